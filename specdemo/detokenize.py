@@ -1,0 +1,81 @@
+"""Ids to text, token by token, without ever showing half a character."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from transformers import PreTrainedTokenizerBase
+
+_HALF = "\ufffd"  # what decoding makes of incomplete bytes
+
+
+class Detokenizer:
+    """Incremental: ``push`` returns the text a token adds, empty while its bytes are only a part of
+    a character. The texts add up to what ``decode`` gives for all ids; bytes that never become a
+    character are left out.
+
+    Decodes a short window, not everything, because a tokenizer may treat a token by its neighbours
+    (leading spaces, byte fallback)."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._window: list[int] = []
+        self._shown = 0  # characters of the window's text already returned
+
+    def push(self, token: int) -> str:
+        self._window.append(token)
+        text = self._decode(self._window)
+        settled = text.rstrip(_HALF)
+        piece, self._shown = settled[self._shown :], max(self._shown, len(settled))
+        if len(self._window) > 8 and settled == text:
+            self._shrink()
+        return piece.replace(_HALF, "")
+
+    def _shrink(self) -> None:
+        tail = self._window[-3:]
+        text = self._decode(tail)
+        if _HALF not in text:
+            self._window, self._shown = tail, len(text)
+
+    def _decode(self, ids: list[int]) -> str:
+        return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+class Pieces:
+    """The text of a single token on its own, for draft tokens, alternatives and the like. A token
+    that is only part of a character is shown by its bytes: ‹F0 9F›; a special token by its name."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._special = set(tokenizer.all_special_ids)
+        self._anchor = tokenizer.encode("a", add_special_tokens=False)[-1:]
+        self._lead = len(tokenizer.decode(self._anchor, clean_up_tokenization_spaces=False))
+        self.text = lru_cache(maxsize=65536)(self._text)
+
+    def _text(self, token: int) -> str:
+        if token >= len(self._tokenizer):
+            return f"‹{token}›"  # a padded vocabulary has ids without a token
+        if token in self._special:
+            return str(self._tokenizer.convert_ids_to_tokens(token))
+        both = self._tokenizer.decode([*self._anchor, token], clean_up_tokenization_spaces=False)
+        text = both[self._lead :]
+        return self._bytes(token) if _HALF in text else text
+
+    def _bytes(self, token: int) -> str:
+        name = str(self._tokenizer.convert_ids_to_tokens(token))
+        if name.startswith("<0x") and name.endswith(">"):
+            return f"‹{name[3:-1]}›"
+        table = _byte_of_character()
+        values = [table[c] for c in name if c in table]
+        return "‹" + " ".join(f"{value:02X}" for value in values) + "›"
+
+
+@lru_cache(maxsize=1)
+def _byte_of_character() -> dict[str, int]:
+    """The byte-level BPE alphabet (Radford et al. 2019): printable bytes stand for themselves, the
+    others for characters from 256 on, in order."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    table = {chr(byte): byte for byte in plain}
+    hidden = [byte for byte in range(256) if byte not in set(plain)]
+    table |= {chr(256 + index): byte for index, byte in enumerate(hidden)}
+    return table
