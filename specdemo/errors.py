@@ -34,6 +34,29 @@ SENTENCES: dict[str, str] = {
     "dtype": "{dtype} is not available here: {why}.",
     "layers": "early_exit needs between 1 and {most} layers, not {value}.",
     "needs": "The drafter {drafter} cannot work with {model}: {why}.",
+    "gguf_missing": "SPECDEMO_GGUF points to {path}, which is not a file.",
+    "cache_unwritable": (
+        "The cache folder {folder} cannot be written: set SPECDEMO_CACHE to a folder of yours."
+    ),
+    "disk_full": (
+        "There is no room on the disk for the model in {folder}: "
+        "free some, or set SPECDEMO_CACHE to a folder elsewhere."
+    ),
+    "unknown_server": "There is no server {name}: choose one of {known}.",
+    "server_syntax": "A server is configured wrongly: {why}.",
+    "server_down": "The server {name} cannot be reached: {why}. Is it running?",
+    "server_silent": "The server {name} did not answer within {seconds} seconds.",
+    "server_key": "The server {name} refused the key: the host must set it.",
+    "server_model": "The server {name} does not offer the model {model}.",
+    "server_busy": "The server {name} is busy: try again in a moment.",
+    "server_failed": "The server {name} failed ({code}): {why}.",
+    "server_refused": "The server {name} refused the request ({code}): {why}.",
+    "server_garbage": "The server {name} sent something that is no {engine} stream: {why}.",
+    "server_limit": "The server {name} sent more than is accepted: {what}.",
+    "server_cut": "The server {name} broke off before the answer was complete.",
+    "unknown_rule": "There is no acceptance rule {name}: choose one of {known}.",
+    "not_loaded": "The model is not loaded ({why}): nothing can be run.",
+    "internal": "Something went wrong inside this run ({why}). The page goes on: try again.",
 }
 
 
