@@ -1,0 +1,67 @@
+// Entry: makes the views when their places appear, and feeds them.
+
+import { TEXT } from "../text.js";
+import { words, setLanguage } from "./words.js";
+import { store } from "./store.js";
+import { player } from "./player.js";
+import { Live } from "./live.js";
+import { RaceChart } from "./plot.js";
+import { Header } from "./header.js";
+
+words.all = TEXT;
+
+const MAKERS = {
+  header: (root) => new Header(root),
+  live: (root) => new Live(root, () => new RaceChart()),
+};
+const views = [];
+
+export function refresh() {
+  for (const view of views) {
+    if (!view.root.isConnected) continue;
+    if (view.root.offsetParent === null && view.drawn) {
+      view.late = true; // its tab is closed: draw it when it opens
+      continue;
+    }
+    view.drawn = true;
+    view.view.update();
+  }
+}
+
+function mount(root, name) {
+  if (root.dataset.mounted || !(name in MAKERS)) return;
+  root.dataset.mounted = name;
+  views.push({ root, view: MAKERS[name](root) });
+  new ResizeObserver(() => store.changed()).observe(root);
+  store.changed();
+}
+
+async function recorded(name) {
+  const answer = await fetch(`specdemo/recordings/${name}.jsonl`);
+  return answer.ok ? answer.text() : "";
+}
+
+// Plays a recorded pair of runs (plain and speculative), as a race.
+async function playRecording(name) {
+  const [main, plain] = await Promise.all([recorded(name), recorded(`${name}.plain`)]);
+  if (!main) return;
+  const lines = [{ type: "page", do: "reset", slots: ["main", "plain"], label: { kind: "recorded", name } }];
+  let text = `${JSON.stringify({ ...lines[0], at: Date.now() })}\n`;
+  if (plain) text += `{"type":"page","do":"open","slot":"plain"}\n${plain.trim()}\n`;
+  text += `{"type":"page","do":"open","slot":"main"}\n${main.trim()}\n`;
+  text += '{"type":"page","do":"status","state":"recorded"}\n';
+  store.feed(text, "live");
+  player.play(0);
+}
+
+function bus(value, name = "live") {
+  if (!value) return;
+  if (name === "live") player.stop();
+  store.feed(value, name);
+}
+
+store.listen(refresh);
+words.listeners.add(() => store.changed());
+window.specdemo = { mount, bus, store, player, setLanguage, playRecording, t: (await import("./words.js")).t };
+for (const job of window.specdemoWaiting ?? []) job(window.specdemo);
+window.specdemoWaiting = { push: (job) => job(window.specdemo) };

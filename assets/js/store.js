@@ -1,0 +1,99 @@
+// The one place where runs live. The server sends a growing text of JSON lines; each line is an event
+// of a run, or a word to the page ({"type": "page", ...}). Views ask to be told about changes.
+
+import { Run } from "./run.js";
+
+export class Store {
+  constructor() {
+    this.runs = new Map();
+    this.data = new Map(); // what the server measured for a tab, by name
+    this.current = "main";
+    this.time = Infinity; // decode time shown; Infinity: everything there is
+    this.round = 0; // the round that "One round" shows
+    this.label = null; // where the shown run comes from: {kind: "recorded" | "live" | "file"}
+    this.status = { state: "recorded" };
+    this.listeners = new Set();
+    this.feeds = new Map();
+    this.scheduled = false;
+  }
+
+  // `text` only ever grows within one run; a text that does not continue the last one begins anew.
+  feed(text, name = "live") {
+    const feed = this.feeds.get(name) ?? { length: 0, head: "" };
+    if (text.length < feed.length || text.slice(0, feed.head.length) !== feed.head) feed.length = 0;
+    if (feed.length === 0) feed.head = text.slice(0, text.indexOf("\n") + 1);
+    const end = text.lastIndexOf("\n") + 1;
+    const fresh = text.slice(feed.length, end);
+    feed.length = Math.max(feed.length, end);
+    this.feeds.set(name, feed);
+    for (const line of fresh.split("\n")) if (line) this.line(line);
+    if (fresh) this.changed();
+  }
+
+  line(line) {
+    const event = JSON.parse(line);
+    if (event.type !== "page") this.slot(this.current).push(event, line);
+    else if (event.do === "open") this.open(event.slot);
+    else if (event.do === "reset") {
+      for (const slot of event.slots) this.runs.delete(slot);
+      this.label = event.label ?? this.label;
+      this.time = Infinity;
+      this.round = 0;
+      this.status = { state: "running" };
+    } else if (event.do === "use") this.open(event.slot).lines.length = 0;
+    else if (event.do === "status") this.status = event;
+    else if (event.do === "data") this.data.set(event.name, event.value);
+  }
+
+  open(slot) {
+    this.current = slot;
+    const run = new Run(slot);
+    this.runs.set(slot, run);
+    return run;
+  }
+
+  slot(name) {
+    return this.runs.get(name) ?? this.open(name);
+  }
+
+  get main() {
+    return this.runs.get("main") ?? null;
+  }
+
+  get plain() {
+    return this.runs.get("plain") ?? null;
+  }
+
+  // The rounds of a run that are on show now.
+  shown(run) {
+    return run ? run.roundsAt(this.time) : 0;
+  }
+
+  // Decode speed of the run so far against plain decoding's; null until both were measured.
+  speedup(count) {
+    const { main, plain } = this;
+    if (!main || !plain || !plain.finished || !plain.tokens.length) return null;
+    const now = main.figures(count);
+    return now && now.rate ? now.rate / plain.figures().rate : null;
+  }
+
+  listen(listener) {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  changed() {
+    if (this.scheduled) return;
+    this.scheduled = true;
+    const go = () => {
+      if (!this.scheduled) return;
+      this.scheduled = false;
+      for (const listener of this.listeners) listener();
+    };
+    // A hidden page gets no animation frames; the timer keeps it up to date all the same.
+    requestAnimationFrame(go);
+    setTimeout(go, 250);
+  }
+}
+
+export const store = new Store();

@@ -1,0 +1,5 @@
+"""One self-contained HTML page of a run."""
+
+
+def template() -> str:
+    return ""

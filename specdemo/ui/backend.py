@@ -1,0 +1,125 @@
+"""The model behind the page: loaded while the page is already served, then asked for runs.
+
+``Backend`` is what the handlers see. Loading happens in the worker thread, so that the device has one
+user from the first moment on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import drafters
+from ..engine import Engine
+from ..errors import InputError
+from ..events import Event
+from ..prompt import Turns, check_text
+from ..sampling import SamplingParams
+from ..verify import AcceptanceRule, Exact, Typical
+from .worker import Job, Worker
+
+RULES: dict[str, type[AcceptanceRule]] = {"exact": Exact, "typical": Typical}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One run as the page asks for it. ``prompt``: a text or chat turns. ``draft``: "target" lets a draft model be
+    the target itself."""
+
+    prompt: Turns
+    drafter: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    params: SamplingParams = field(default_factory=SamplingParams)
+    draft: str = ""
+    rule: str = "exact"
+    raw: bool = False
+    trace: bool = True
+
+
+class Backend:
+    """Loads an engine in the background; ``generate`` runs in the worker thread.
+
+    ``load(progress)`` gives the engine and the resources of each drafter (``draft`` models and the
+    like, by drafter name)."""
+
+    def __init__(
+        self,
+        load: Callable[
+            [Callable[[float | None, str], None]], tuple[Engine, Mapping[str, dict[str, Any]]]
+        ],
+    ) -> None:
+        self._load = load
+        self.worker = Worker()
+        self.state = "loading"
+        self.progress: float | None = None
+        self.message = ""
+        self.engine: Engine | None = None
+        self.resources: Mapping[str, dict[str, Any]] = {}
+        self.ready = threading.Event()
+
+    def start(self) -> Job[None]:
+        """Begin loading; returns at once."""
+        return self.worker.submit(self._loading)
+
+    def _loading(self) -> Iterator[None]:
+        try:
+            self.engine, self.resources = self._load(self._report)
+            self.state, self.message = "live", ""
+        except InputError as error:
+            self.state, self.message = "failed", str(error)
+        except Exception as error:
+            self.state, self.message = "failed", f"{type(error).__name__}: {error}"[:300]
+            raise
+        finally:
+            self.ready.set()
+        yield from ()
+
+    def _report(self, fraction: float | None, message: str) -> None:
+        self.progress, self.message = fraction, message
+
+    def status(self) -> dict[str, Any]:
+        """The state of the model as plain values, for the page."""
+        engine = self.engine
+        return {
+            "state": self.state,
+            "progress": self.progress,
+            "message": self.message,
+            "model": engine.target.name if engine else None,
+            "device": engine.target.device.type if engine else None,
+            "dtype": engine.target.dtype_name if engine else None,
+        }
+
+    def check(self, order: Order) -> None:
+        """What can be refused before a run waits for the device. Raises ``InputError``."""
+        if self.state == "failed":
+            raise InputError("not_loaded", why=self.message)
+        turns = [order.prompt] if isinstance(order.prompt, str) else [t["content"] for t in order.prompt]
+        for text in turns[-1:]:
+            check_text(text)
+        kind = drafters.REGISTRY.get(order.drafter)
+        if kind is None:
+            known = ", ".join(drafters.REGISTRY)
+            raise InputError("unknown_drafter", name=repr(order.drafter)[:40], known=known)
+        drafters.check_settings(kind, dict(order.settings))
+
+    def generate(self, order: Order, cancel: threading.Event | None = None) -> Iterator[Event]:
+        """Events of one run (worker thread only). Raises ``InputError`` for bad input."""
+        engine = self.engine
+        if engine is None:
+            raise InputError("not_loaded", why=self.message)
+        resources = dict(self.resources.get(order.drafter, {}))
+        if order.draft == "target":
+            resources["draft"] = engine.target
+        drafter = drafters.create(order.drafter, engine.target, dict(order.settings), **resources)
+        rule = RULES[order.rule]()
+        yield from engine.generate(
+            order.prompt,
+            drafter,
+            order.params,
+            rule=rule,
+            raw=order.raw,
+            trace=order.trace,
+            cancel=cancel,
+        )

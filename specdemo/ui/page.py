@@ -1,0 +1,220 @@
+"""The page: what stands where, which press does what, and ``serve``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from .backend import Backend
+from .components import Components, gr
+from .text import LANGUAGES, TEXTS, preferred, say
+from .views import files, form, live_tab, tabs
+from .views.live import Sessions
+from .views.parts import Action, Call, Field, Tab
+from .views.presets import PRESETS, Preset
+from .web import ASSETS, HEAD, routes
+
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+DEFAULT_DRAFTER = "ngram"
+
+
+class Page:
+    """Builds the Blocks and holds what its handlers share."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.sessions = Sessions()
+        self.make = Components()
+        self.controls: dict[tuple[str, str], Any] = {}
+        self.actions: list[tuple[Action, str, Any]] = []
+
+    def build(self) -> gr.Blocks:
+        make = self.make
+        with gr.Blocks(title="specdemo", analytics_enabled=False, fill_width=True) as demo:
+            self.lang, self.turns = gr.State("en"), gr.State([])
+            self.buses = {name: make.bus(name) for name in ("live", *(tab.name for tab in tabs.TABS))}
+            make.view("header")
+            self.language = gr.Radio(
+                list(LANGUAGES), value="en", show_label=False, container=False, elem_id="language"
+            )
+            with gr.Tabs(elem_id="tabs"):
+                self._tab("live", self._live)
+                for tab in tabs.TABS:
+                    self._tab(tab.name, lambda tab=tab: self._other(tab))
+            self._events(demo)
+        return demo
+
+    def _tab(self, name: str, fill: Any) -> None:
+        with gr.Tab(say("en", f"tab_{name}"), id=name, render_children=name == "live") as item:
+            self.make.word(item, f"tab_{name}")
+            fill()
+
+    def _live(self) -> None:
+        make = self.make
+        with gr.Column(elem_id="form"):
+            make.field(Field("prompt", "text", "", options={"lines": 3, "max_lines": 8}))
+            with gr.Row(elem_id="examples"):
+                self.examples = [(p, make.button(f"example_{p.key}", size="sm")) for p in PRESETS]
+            with gr.Row(elem_classes="sd-fields"):
+                make.field(Field("drafter", "choice", DEFAULT_DRAFTER, choices=form.drafter_choices()))
+                for drafter, controls in form.control_fields().items():
+                    for name, each in controls.items():
+                        control = make.control(drafter, name, each, drafter == DEFAULT_DRAFTER)
+                        self.controls[drafter, name] = control
+                for each in live_tab.MAIN_FIELDS:
+                    make.field(each)
+            with gr.Accordion(say("en", "settings"), open=False, elem_id="more") as more:
+                with gr.Row(elem_classes="sd-fields"):
+                    for each in live_tab.MORE_FIELDS:
+                        make.field(each)
+            make.word(more, "settings")
+            with gr.Row(elem_id="buttons"):
+                run = make.button("run", variant="primary", scale=0)
+                self.actions.append((live_tab.RUN, "live", run))
+                self.stop = make.button("stop", scale=0)
+                self.new_chat = make.button("new_chat", scale=0, visible=False)
+                self.share = make.button("share", scale=0, elem_classes="quiet")
+                self.open = gr.UploadButton(
+                    say("en", "open_file"), scale=0, file_types=[".jsonl", ".html"], elem_id="do-open"
+                )
+                make.word(self.open, "open_file")
+        make.view("live")
+
+    def _other(self, tab: Tab) -> None:
+        if tab.fields or tab.actions:
+            with gr.Row(elem_classes="sd-fields"):
+                for each in tab.fields:
+                    self.make.field(each)
+            with gr.Row(elem_classes="sd-actions"):
+                for action in tab.actions:
+                    look = "primary" if action.primary else "secondary"
+                    button = self.make.button(action.key, scale=0, variant=look)
+                    self.actions.append((action, tab.name, button))
+        self.make.view(tab.name)
+
+    # Events
+
+    def _events(self, demo: gr.Blocks) -> None:
+        fields = self.make.fields
+        drafter, prompt, mode = (fields[name][1] for name in ("drafter", "prompt", "mode"))
+        inputs = [self.lang, self.turns, *(c for _, c in fields.values()), *self.controls.values()]
+        for action, bus, button in self.actions:
+            triggers = [button.click, prompt.submit] if action is live_tab.RUN else [button.click]
+            gr.on(
+                triggers,
+                self._handler(action),
+                inputs,
+                [self.buses[bus], self.turns],
+                js=self._from_page(),
+                concurrency_id="device",
+                concurrency_limit=64,  # runs wait in the worker, which tells them their place
+                **QUIET,
+            )
+        self.stop.click(self._stop, None, None, queue=False, **QUIET)
+        demo.unload(self._stop)
+        drafter.change(self._show_controls, drafter, list(self.controls.values()), **QUIET)
+        mode.change(lambda m: gr.update(visible=m == "chat"), mode, self.new_chat, **QUIET)
+        self.new_chat.click(lambda: [], None, self.turns, **QUIET)
+        values = [component for _, component in fields.values()]
+        for preset, button in self.examples:
+            button.click(self._preset(preset), None, [*values, *self.controls.values()], **QUIET)
+        names = ", ".join(f"{name}" for name in fields)
+        self.share.click(
+            None, values, None, js=f"({names}) => window.specdemo.share({{{names}}})", **QUIET
+        )
+        self.open.upload(files.opened, [self.open, self.lang], self.buses["live"], **QUIET)
+        self.language.change(
+            lambda lang: [lang, *self.make.updates(lang)],
+            self.language,
+            [self.lang, *self.make.worded],
+            js="(lang) => { window.specdemo.setLanguage(lang); return lang; }",
+            **QUIET,
+        )
+        demo.load(self._arrive, None, [self.language, *values], **QUIET)
+
+    def _from_page(self) -> str:
+        """Script that fills the hidden fields from the page just before a press is sent."""
+        start = 2
+        lines = [
+            f"all[{start + index}] = window.specdemo.{each.from_page}();"
+            for index, (each, _) in enumerate(self.make.fields.values())
+            if each.from_page
+        ]
+        return f"(...all) => {{ {' '.join(lines)} return all; }}"
+
+    def _handler(self, action: Action) -> Any:
+        names, count = list(self.make.fields), len(self.make.fields)
+
+        async def handle(
+            request: gr.Request, lang: str, turns: list[Any], *rest: Any
+        ) -> AsyncIterator[Any]:
+            values = dict(zip(names, rest[:count], strict=True))
+            chosen = form.drafter_name(values["drafter"])
+            settings = {
+                name: value
+                for (drafter, name), value in zip(self.controls, rest[count:], strict=True)
+                if drafter == chosen
+            }
+            session = request.session_hash or ""
+            call = Call(values, settings, session, lang, self.backend, self.sessions, list(turns))
+            text = ""
+            async for text in action.run(call):
+                yield text, gr.skip()
+            if values["mode"] == "chat" and "text" in call.outcome:
+                yield text, form.with_answer(call, turns)
+
+        return handle
+
+    def _stop(self, request: gr.Request) -> None:
+        self.sessions.stop(request.session_hash or "")
+
+    def _show_controls(self, drafter: str) -> list[Any]:
+        chosen = form.drafter_name(drafter)
+        return [gr.update(visible=name == chosen) for name, _ in self.controls]
+
+    def _preset(self, preset: Preset) -> Any:
+        def fill() -> list[Any]:
+            values = {"prompt": preset.prompt, **preset.values}
+            fields = [gr.update(value=values[n]) if n in values else gr.skip() for n in self.make.fields]
+            return fields + [
+                gr.update(value=preset.controls[key]) if key in preset.controls else gr.skip()
+                for key in ((d, n) for d, n in self.controls)
+            ]
+
+        return fill
+
+    def _arrive(self, request: gr.Request) -> list[Any]:
+        """What a fresh page shows: the reader's language, and the values of a shared link."""
+        query = str(request.query_params)
+        asked = request.query_params.get("lang")
+        lang = asked if asked in TEXTS else preferred(request.headers.get("accept-language"))
+        values = form.from_link(query)
+        return [
+            lang,
+            *(gr.update(value=values[n]) if n in values else gr.skip() for n in self.make.fields),
+        ]
+
+
+def launch(backend: Backend, **options: Any) -> gr.Blocks:
+    """Serve the page. ``options`` go to Gradio's ``launch`` and may override what is set here."""
+    demo = Page(backend).build()
+    demo.queue(max_size=64)
+    settings: dict[str, Any] = {
+        "share": False,
+        "ssr_mode": False,
+        "quiet": True,
+        "show_error": False,
+        "run_history": False,
+        "footer_links": [],
+        "max_file_size": files.MAX_BYTES,
+        "theme": gr.themes.Base(
+            font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
+        ),
+        "css_paths": [
+            ASSETS / "css" / name for name in ("colours.css", "gradio.css", "page.css", "views.css")
+        ],
+        "head": HEAD,
+    }
+    app = {"routes": routes(backend.status), **options.pop("app_kwargs", {})}
+    demo.launch(**{**settings, **options, "app_kwargs": app})
+    return demo

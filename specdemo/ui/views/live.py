@@ -1,0 +1,135 @@
+"""The Live tab on the server: plain decoding and the drafter's run, one after the other, as JSON lines."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+
+from ...errors import InputError
+from ...events import Event, Finished
+from ..backend import Backend, Order
+from ..text import say_error
+from ..worker import Job
+from .bus import Bus
+from .parts import Call
+
+PAUSE = 1 / 25  # seconds between two updates of the page
+
+
+class Sessions:
+    """The run of each open page, so that Stop and a new run end the old one."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, tuple[Job[Event], threading.Event]] = {}
+
+    def put(self, session: str, job: Job[Event], cancel: threading.Event) -> None:
+        self.stop(session)
+        self._jobs[session] = (job, cancel)
+
+    def stop(self, session: str) -> bool:
+        """End the page's run within a round; False when there is none."""
+        job, cancel = self._jobs.pop(session, (None, None))
+        if job is None or cancel is None or job.done:
+            return False
+        cancel.set()  # a run under way ends by itself, with its last event
+        job.skip()  # one that still waits never begins
+        return True
+
+
+def error_sentence(error: BaseException, lang: str) -> str:
+    """One sentence for whatever went wrong in a run."""
+    if not isinstance(error, InputError):
+        error = InputError("internal", why=f"{type(error).__name__}: {error}"[:200])
+    return say_error(lang, error)
+
+
+def orders(order: Order, baseline: str) -> list[tuple[str, Order]]:
+    """What to run, in order: slot and run. ``baseline``: before, after or off."""
+    plain = replace(order, drafter="none", settings={}, rule="exact")
+    runs = [("main", order)]
+    if baseline != "off" and order.drafter != "none":
+        runs.insert(0 if baseline == "before" else 1, ("plain", plain))
+    return runs
+
+
+async def run(call: Call, order: Order, baseline: str) -> AsyncIterator[str]:
+    """The page's text while the runs go on; ends when they do. Errors become one sentence in it.
+
+    ``call.outcome["text"]`` is the answer once the main run has finished."""
+    bus = Bus(["main", "plain"], kind="live")
+    try:
+        call.backend.check(order)
+    except InputError as error:
+        # What was on show before stays: the sentence alone is new.
+        yield Bus([]).error(say_error(call.lang, error)).text
+        return
+    for slot, each in orders(order, baseline):
+        finished: Finished | None = None
+        async for finished in one(call, slot, each, bus):
+            yield bus.text
+        if finished is None or finished.reason in ("cancelled", "error"):
+            return
+        if slot == "main":
+            call.outcome["text"] = finished.text
+
+
+async def one(call: Call, slot: str, order: Order, bus: Bus) -> AsyncIterator[Finished | None]:
+    """One run into ``slot`` of ``bus``: yields at every update of the page, lastly the end of the
+    run (None when there was none: an error, or it never began)."""
+    cancel = threading.Event()
+
+    def make() -> Iterator[Event]:
+        return call.backend.generate(order, cancel)
+
+    job = call.backend.worker.submit(make)
+    call.sessions.put(call.session, job, cancel)
+    finished: Finished | None = None
+    try:
+        async for _ in queueing(call.backend, job, bus):
+            yield None
+        key = "status_plain" if slot == "plain" else "status_main"
+        bus.status("running", key, drafter=order.drafter).page("open", slot=slot)
+        while True:
+            done = job.done  # asked first: what came until then is in this drain
+            for event in job.drain():
+                bus.event(event)
+                if isinstance(event, Finished):
+                    finished = event
+                    closing(bus, event)
+            if done and job.error is not None:
+                bus.error(error_sentence(job.error, call.lang))
+            elif done and finished is None:
+                bus.status("stopped", "status_stopped")
+            yield finished if done else None
+            if done:
+                return
+            await asyncio.sleep(PAUSE)
+    finally:
+        # Runs on the event loop when the page is closed: it may only set flags.
+        cancel.set()
+        job.cancel()
+
+
+async def queueing(backend: Backend, job: Job[Event], bus: Bus) -> AsyncIterator[None]:
+    """Until the job's turn: tells the page its place whenever that changes."""
+    said = -1
+    while (ahead := backend.worker.ahead(job)) > 0:
+        if ahead != said:
+            said = ahead
+            if backend.state == "loading":
+                bus.status("waiting", "status_loading")
+            else:
+                bus.status("waiting", "status_waiting", ahead=ahead)
+            yield None
+        await asyncio.sleep(PAUSE)
+
+
+def closing(bus: Bus, event: Finished) -> None:
+    """The status line at the end of a run."""
+    if event.reason == "cancelled":
+        bus.status("stopped", "status_stopped")
+        return
+    figures = {name: event.summary.get(name) for name in ("tokens", "rounds")}
+    bus.status("done", "status_done", reason=event.reason, **figures)

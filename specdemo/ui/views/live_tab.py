@@ -1,0 +1,56 @@
+"""The Live tab as data: its form, and what Run does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from ...errors import InputError
+from ..text import say_error
+from . import form, live
+from .bus import Bus
+from .parts import Action, Call, Field
+
+MAIN_FIELDS = (
+    Field(
+        "mode",
+        "choice",
+        "single",
+        choices=(("mode_single", "single"), ("mode_chat", "chat"), ("mode_raw", "raw")),
+    ),
+    Field("length", "slider", 128, options={"minimum": 8, "maximum": form.LONGEST, "step": 8}),
+    Field("temperature", "slider", 0.0, options={"minimum": 0, "maximum": 2, "step": 0.05}),
+)
+MORE_FIELDS = (
+    Field("top_p", "slider", 1.0, options={"minimum": 0.05, "maximum": 1, "step": 0.05}),
+    Field("top_k", "number", 0, options={"precision": 0}),
+    Field("seed", "number", 0, options={"precision": 0}),
+    Field(
+        "baseline",
+        "choice",
+        "before",
+        choices=(("baseline_before", "before"), ("baseline_after", "after"), ("baseline_off", "off")),
+    ),
+    Field("rule", "choice", "exact", choices=(("rule_exact", "exact"), ("rule_typical", "typical"))),
+)
+
+
+async def start(call: Call) -> AsyncIterator[str]:
+    """Measure plain decoding and the drafter, as the form asks for it."""
+    try:
+        order = form.order(call.values, call.settings, call.turns)
+    except InputError as error:
+        yield Bus([]).error(say_error(call.lang, error)).text
+        return
+    baseline = str(call.values.get("baseline", "before"))
+    async for text in live.run(call, order, baseline):
+        yield text
+
+
+async def stop(call: Call) -> AsyncIterator[str]:
+    """End the page's run within a round. The run's own text tells the page."""
+    call.sessions.stop(call.session)
+    return
+    yield  # an action is an async generator, this one without a text
+
+
+RUN = Action("run", start, primary=True)
