@@ -125,6 +125,7 @@ def sha256(path: Path) -> str:
 def _described(path: Path) -> dict[str, Any]:
     with path.open("rb+") as file:
         os.fsync(file.fileno())
+    path.chmod(0o644)  # some writers make files for their owner only; caches are shared
     stat = path.stat()
     return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": sha256(path)}
 

@@ -11,11 +11,13 @@ download; it is the host's own choice, so its checksum is not compared).
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +69,12 @@ def ensure(progress: Progress | None = None, full: bool = False) -> Path:
     source = gguf_path(say)
 
     def build(folder: Path) -> None:
-        say(None, "Converting the model to bf16 (once)")
-        convert(source, folder)
+        convert(source, folder, say)
 
     return entry.ensure(build, 3 * source.stat().st_size, say, full)
 
 
-def convert(source: Path, folder: Path) -> None:
+def convert(source: Path, folder: Path, progress: Progress) -> None:
     """Dequantise a GGUF file into ``folder``: bf16 safetensors, tokenizer, configuration.
 
     Raises ``InputError("unsupported_model")`` when transformers cannot read the file."""
@@ -81,7 +82,7 @@ def convert(source: Path, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     place, file = str(source.parent), source.name
-    with _quiet_transformers():
+    with _shown(progress, "Converting the model to bf16 (once)"):
         try:
             tokenizer = AutoTokenizer.from_pretrained(place, gguf_file=file, local_files_only=True)
             model = AutoModelForCausalLM.from_pretrained(
@@ -97,7 +98,7 @@ def convert(source: Path, folder: Path) -> None:
         except Exception as error:
             why = str(error).splitlines()[0][:160].rstrip(".") if str(error) else type(error).__name__
             raise InputError("unsupported_model", name=source.name, why=why) from error
-        model.config._name_or_path = ""
+        model.config.__dict__.pop("_model_name_or_path", None)  # the file's title, not a place
         # The end of a document ends an answer too (raw completion).
         ends = {model.generation_config.eos_token_id, tokenizer.eos_token_id}
         ends.add(tokenizer.get_vocab().get(END_OF_TEXT))
@@ -118,7 +119,8 @@ def fetch_command(args: Any = None) -> int:
 def terminal_progress() -> Progress:
     """A callback that writes to stderr: one line that moves in a terminal, few lines elsewhere."""
     shown: dict[str, float] = {}
-    live = sys.stderr.isatty()
+    stream = sys.stderr  # this one: it is redirected during a conversion
+    live = stream.isatty()
 
     def show(fraction: float | None, message: str) -> None:
         now = time.monotonic()
@@ -128,7 +130,7 @@ def terminal_progress() -> Progress:
         shown[message] = now
         share = "" if fraction is None else f" {fraction:4.0%}"
         start, end = ("\r\x1b[K", "\n" if ends else "") if live else ("", "\n")
-        print(f"{start}{message}{share}", end=end, file=sys.stderr, flush=True)
+        print(f"{start}{message}{share}", end=end, file=stream, flush=True)
 
     return show
 
@@ -156,16 +158,31 @@ def _own_file() -> Path | None:
     return path.resolve()
 
 
+class _Percent(io.TextIOBase):
+    """A stream that turns a bar's percentages into progress and drops the rest."""
+
+    def __init__(self, progress: Progress, message: str) -> None:
+        self.progress, self.message = progress, message
+
+    def write(self, text: str) -> int:
+        found = re.search(r"(\d+)%\|", text)
+        if found:
+            self.progress(int(found[1]) / 100, self.message)
+        return len(text)
+
+
 @contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """Without transformers' own bars and remarks: the caller shows the progress."""
+def _shown(progress: Progress, message: str) -> Iterator[None]:
+    """Show transformers' bar for reading a GGUF file, which has no switch, as our progress."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    progress(0.0, message)
     try:
-        yield
+        with redirect_stderr(_Percent(progress, message)):
+            yield
     finally:
         logging.set_verbosity(level)
         if bars:
