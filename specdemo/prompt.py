@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from .errors import InputError
-from .target import Target
+
+if TYPE_CHECKING:  # a page over a server checks prompts without torch
+    from .target import Target
 
 MAX_CHARACTERS = 200_000
 Turns = str | Sequence[Mapping[str, str]]
