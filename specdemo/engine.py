@@ -135,11 +135,13 @@ class Engine:
         summary = {**summarise(reporter.run, prefill_ms), **reporter.extra()}
         return events.Finished(reason, output.text, tuple(output.ids), summary)
 
-    def warm_up(self) -> None:
-        """One short run, so that the first measured one does not pay for what is done once."""
-        params = SamplingParams(max_new_tokens=4, ignore_eos=True)
-        for _ in self.generate("warm up", NoDraft(), params, raw=True):
-            pass
+    def warm_up(self, *drafters: Drafter) -> None:
+        """One short run each, plain and with these drafters, so that the first measured run does not
+        pay for what is done once."""
+        params = SamplingParams(max_new_tokens=12, ignore_eos=True)
+        for drafter in (NoDraft(), *drafters):
+            for _ in self.generate("one two one two one two", drafter, params, raw=True):
+                pass
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -15,6 +15,8 @@ SENTENCES: dict[str, str] = {
     "prompt_too_large": "The prompt has {size} characters, at most {limit} are accepted: shorten it.",
     "bad_character": ("The prompt contains the character {code}, which no model can read: remove it."),
     "unknown_drafter": "There is no drafter {name}: choose one of {known}.",
+    "questions": "The questions in {path} cannot be used: {why}.",
+    "acceptance": "There is no acceptance rule {name}: choose exact or typical.",
     "unknown_setting": "The drafter {drafter} has no setting {name}: it knows {known}.",
     "unknown_model": "The model {name} is not offered here: choose one of {known}.",
     "tokenizer_mismatch": (

@@ -213,3 +213,13 @@ def _first_line(error: Any) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
     return (text if len(text) <= 200 else text[:197] + "...").rstrip(".:")
+
+
+def load_model(
+    model: str = DEFAULT, dtype: str = "fp32", device: str = "auto"
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The plain transformers model and its tokenizer, for peers to be measured against.
+
+    ``dtype``: fp32 or bf16. Raises ``InputError`` as ``load_target`` does."""
+    place = _place(model, None)
+    return _model(place, dtype, _device(device)), _tokenizer(place)

@@ -73,6 +73,8 @@ class Reporter:
     output: Output = field(init=False)
     _pending: deque[_Pending] = field(default_factory=deque)
     _rounds: int = 0
+    _detokenizer: Detokenizer = field(init=False)
+    _drift: Drift | None = field(init=False)
 
     def __post_init__(self) -> None:
         params = self.context.params

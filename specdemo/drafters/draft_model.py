@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..loading import check_tokenizers
 from ..proposal import Proposal
 from ..sampling import Dense
 from ..target import Session, Target
@@ -42,8 +43,7 @@ class DraftModel(Drafter):
             raise InputError(
                 "needs", drafter=cls.name, model=target.name, why="no draft model is configured for it"
             )
-        if draft.tokenizer.get_vocab() != target.tokenizer.get_vocab():
-            raise InputError("tokenizer_mismatch", draft=draft.name, target=target.name)
+        check_tokenizers(target, draft)
         return cls(**check_settings(cls, settings), model=draft)
 
     def start(self, context: Context) -> None:
