@@ -133,6 +133,7 @@ class HFSession(Session):
         self.hidden = captured
         return logits
 
+    @torch.inference_mode()
     def keep(self, rows: Sequence[int]) -> None:
         start, count = self.length, len(rows)
         if list(rows) != list(range(count)):
