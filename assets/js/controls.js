@@ -1,14 +1,14 @@
 // Replay, speed, scrubbing and downloads: what can be done with the run on show.
 
 import { h, save, setText } from "./dom.js";
-import { t, number, words } from "./words.js";
+import { t, number } from "./words.js";
 import { store } from "./store.js";
 import { player } from "./player.js";
-import { exportHtml } from "./export.js";
 
 const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
 
 export class Controls {
+  // `options.exportHtml(slots)` makes the self-contained page; without it there are no downloads.
   constructor(options = {}) {
     this.options = options;
     this.play = h("button", { type: "button", class: "play", onclick: () => player.toggle() });
@@ -19,7 +19,7 @@ export class Controls {
     this.speedName = h("span", { class: "sr-only" });
     this.jsonl = h("button", { type: "button", class: "quiet", onclick: () => this.saveJsonl() });
     this.html = h("button", { type: "button", class: "quiet", onclick: () => this.saveHtml() });
-    const downloads = options.downloads === false ? [] : [this.jsonl, this.html];
+    const downloads = options.exportHtml ? [this.jsonl, this.html] : [];
     this.box = h("div", { class: "controls" }, this.play, this.slider, this.clock,
       h("label", { class: "speed" }, this.speedName, this.speed), ...downloads);
   }
@@ -34,7 +34,7 @@ export class Controls {
   }
 
   async saveHtml() {
-    const page = await exportHtml(["plain", "main"], words.lang);
+    const page = await this.options.exportHtml(["plain", "main"]);
     if (page) save("specdemo-run.html", "text/html", page);
   }
 

@@ -1,18 +1,21 @@
 // Entry: makes the views when their places appear, and feeds them.
 
 import { TEXT } from "../text.js";
-import { words, setLanguage } from "./words.js";
+import { t, words, setLanguage } from "./words.js";
 import { store } from "./store.js";
 import { player } from "./player.js";
 import { Live } from "./live.js";
 import { RaceChart } from "./plot.js";
+import { RoundView } from "./round.js";
+import { exportHtml } from "./export.js";
 import { Header } from "./header.js";
 
 words.all = TEXT;
 
 const MAKERS = {
   header: (root) => new Header(root),
-  live: (root) => new Live(root, () => new RaceChart()),
+  live: (root) => new Live(root, () => new RaceChart(), { exportHtml: (slots) => exportHtml(slots, words.lang) }),
+  round: (root) => new RoundView(root),
 };
 const views = [];
 
@@ -60,8 +63,40 @@ function bus(value, name = "live") {
   store.feed(value, name);
 }
 
+// The run on show as compact rounds, for the server's estimates.
+function trace() {
+  const run = store.main;
+  if (!run) return "";
+  const rounds = run.rounds.map((round) => ({
+    drafted: round.nodes.length,
+    accepted: round.verdicts.filter((v) => v.judgement === "accepted").length,
+    rejected: round.verdicts.filter((v) => v.judgement === "rejected").length,
+    tokens: round.tokens.length,
+    draft_ms: round.draftMs,
+    verify_ms: round.verifyMs,
+    overhead_ms: round.overheadMs,
+  }));
+  return JSON.stringify({ rounds, chain: run.rounds.every((r) => r.nodes.every((n, i) => n.parent === i - 1)) });
+}
+
+// The address of this page with prompt and settings in it, for the clipboard.
+async function share(...values) {
+  const names = ["prompt", "drafter", "mode", "length", "temperature", "top_p", "top_k", "seed", "baseline", "rule"];
+  const query = new URLSearchParams({ lang: words.lang });
+  names.forEach((name, i) => query.set(name, String(values[i] ?? "")));
+  const link = `${location.origin}${location.pathname}?${query}`;
+  try {
+    await navigator.clipboard.writeText(link);
+    store.status = { state: "shared", key: "shared" };
+  } catch {
+    window.prompt(t("share"), link); // no clipboard without a secure origin: let the reader copy
+  }
+  store.changed();
+}
+
 store.listen(refresh);
 words.listeners.add(() => store.changed());
-window.specdemo = { mount, bus, store, player, setLanguage, playRecording, t: (await import("./words.js")).t };
+window.specdemo = { mount, bus, store, player, setLanguage, share, playRecording, trace };
+if (!store.main) playRecording("repeat");
 for (const job of window.specdemoWaiting ?? []) job(window.specdemo);
 window.specdemoWaiting = { push: (job) => job(window.specdemo) };

@@ -123,3 +123,19 @@ class Backend:
             trace=order.trace,
             cancel=cancel,
         )
+
+
+def default_loader(
+    model: str = "", dtype: str = "auto", device: str = "auto"
+) -> Callable[[Callable[[float | None, str], None]], tuple[Engine, Mapping[str, dict[str, Any]]]]:
+    """Loads the target by its catalogue name and warms it up; see ``loading.load_target``."""
+
+    def load(progress: Callable[[float | None, str], None]) -> tuple[Engine, Mapping[str, dict[str, Any]]]:
+        from .. import catalog
+        from ..loading import load_target
+
+        engine = Engine(load_target(model or catalog.DEFAULT, dtype, device, progress))
+        engine.warm_up()
+        return engine, {}
+
+    return load

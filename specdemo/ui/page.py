@@ -118,10 +118,7 @@ class Page:
         values = [component for _, component in fields.values()]
         for preset, button in self.examples:
             button.click(self._preset(preset), None, [*values, *self.controls.values()], **QUIET)
-        names = ", ".join(f"{name}" for name in fields)
-        self.share.click(
-            None, values, None, js=f"({names}) => window.specdemo.share({{{names}}})", **QUIET
-        )
+        self.share.click(None, values, None, js="(...all) => window.specdemo.share(...all)", **QUIET)
         self.open.upload(files.opened, [self.open, self.lang], self.buses["live"], **QUIET)
         self.language.change(
             lambda lang: [lang, *self.make.updates(lang)],

@@ -25,7 +25,7 @@ LIVE: dict[str, str] = {
     "prompt_placeholder": "Ask for something, or choose an example below.",
     "examples": "Examples",
     "example_repeat": "A paragraph, three times",
-    "example_code": "Edit code",
+    "example_edit_code": "Edit code",
     "example_translate": "Translate",
     "example_story": "A story",
     "example_emoji": "Emoji and 中文",

@@ -22,7 +22,7 @@ LIVE: dict[str, str] = {
     "prompt_placeholder": "写下你的要求，或在下面选一个例子。",
     "examples": "例子",
     "example_repeat": "同一段写三遍",
-    "example_code": "修改代码",
+    "example_edit_code": "修改代码",
     "example_translate": "翻译",
     "example_story": "讲个故事",
     "example_emoji": "表情与中文",

@@ -1,0 +1,1 @@
+"""What the lesson computes: pure functions and data, without a page."""
