@@ -28,7 +28,7 @@ Progress = Callable[[float | None, str], None]
 
 MANIFEST = "manifest.json"
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
-_CLOSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENOENT}
+_CLOSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 
 
 def root() -> Path:

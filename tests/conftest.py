@@ -10,8 +10,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from tiny_gguf import write_gguf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     GPT2Config,
@@ -128,3 +130,20 @@ def embedded_folder() -> Path:
     from specdemo import embedded
 
     return embedded.ensure()
+
+
+@pytest.fixture(scope="session")
+def tiny_gguf(
+    tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: PreTrainedTokenizerFast
+) -> tuple[Path, dict[str, np.ndarray]]:
+    """A GGUF file and what its 4-bit blocks hold, by GGUF name."""
+    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    return path, write_gguf(path, tiny_tokenizer)
+
+
+@pytest.fixture
+def own_gguf(tiny_gguf: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The tiny file in place of the download, and an empty cache. The cache's path is returned."""
+    monkeypatch.setenv("SPECDEMO_GGUF", str(tiny_gguf[0]))
+    monkeypatch.setenv("SPECDEMO_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
