@@ -42,14 +42,17 @@ CHAT_TEMPLATE = (
 )
 
 
-def make_tokenizer(vocab_size: int = 300) -> PreTrainedTokenizerFast:
-    """A real byte-level BPE tokenizer with ChatML special tokens: ids 0, 1 and 2 are special."""
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]  # ids 0, 1 and 2
+
+
+def make_tokenizer(vocab_size: int = 300, special: list[str] = SPECIAL) -> PreTrainedTokenizerFast:
+    """A real byte-level BPE tokenizer with ChatML special tokens."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
-        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+        special_tokens=special,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
