@@ -17,7 +17,7 @@ from .errors import InputError
 from .metrics import summarise
 from .prompt import Turns, encode, last_text
 from .report import Reporter, Stopwatch
-from .sampling import SamplingParams, TorchChooser, distributions
+from .sampling import Chooser, SamplingParams, TorchChooser, penalise, rows_of
 from .target import Session, Target
 from .verify import AcceptanceRule, Exact, rule_rows, verify
 
@@ -42,12 +42,14 @@ class Engine:
         trace: bool = False,
         cancel: threading.Event | None = None,
         shown: str | None = None,
+        chooser: Chooser | None = None,
     ) -> Iterator[events.Event]:
         """Events of one run.
 
         ``prompt``: a text or chat turns; ``raw``: without the chat template. ``trace``: likeliest
         alternatives and plain probabilities with every token. ``cancel``: checked once a round.
-        ``shown``: the prompt as the events carry it (default: the last turn's text).
+        ``shown``: the prompt as the events carry it (default: the last turn's text). ``chooser``: the
+        source of chance (default: a generator of the run's own, from ``params.seed``).
 
         Raises ``InputError`` (one sentence) for bad input or when the device has no memory left."""
         rule = rule or Exact()
@@ -57,7 +59,8 @@ class Engine:
         session: Session | None = None
         try:
             session = self.target.open(capacity, drafter.hidden_layers)
-            context = Context(self.target, session, params, TorchChooser(params.seed), ids)
+            chooser = chooser or TorchChooser(params.seed)
+            context = Context(self.target, session, params, chooser, ids)
             reporter = Reporter(self, context, rule, trace, context_left)
             yield self._started(shown or last_text(prompt), context, drafter, rule)
             yield from self._rounds(context, drafter, rule, reporter, cancel)
@@ -92,12 +95,13 @@ class Engine:
             parents = [-1, *(parent + 1 for parent in proposal.parents)]
             logits = session.forward(tokens, parents)  # [1 + nodes, V]
             target_ms = watch.lap()
-            p = distributions(logits, params, context.prompt, context.output, proposal.prefixes())
-            verdict = verify(proposal, rule_rows(rule, p, logits, params), rule, context.chooser)
+            scores = penalise(logits, params, context.prompt, context.output, proposal.prefixes())
+            p = rows_of(scores, params)
+            verdict = verify(proposal, rule_rows(rule, p, scores, params), rule, context.chooser)
             context.kept = [0, *(node + 1 for node in verdict.path)]
             session.keep(context.kept)
             verify_ms = watch.lap()
-            reporter.commit(proposal, verdict, p, logits)
+            reporter.commit(proposal, verdict, p, scores)
             drafter.observe(context, proposal, verdict)
             overhead_ms = watch.lap() + spill_ms
             reporter.annotate(p, logits)
@@ -105,7 +109,6 @@ class Engine:
             ready = reporter.ready(draft_ms, target_ms, target_ms + verify_ms, overhead_ms)
             spill_ms = watch.lap()  # building the events counts in the next round
             yield from watch.outside(ready)
-        reporter.finish()
         yield from reporter.flush()
         reason = reporter.reason or "cancelled"
         yield self._finished(reporter, reason, prefill_ms)

@@ -25,6 +25,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "max_new_tokens": (1, 1_000_000),
     "seed": (0, 2**63 - 1),
 }
+_COLD, _COLDEST = 1e-3, 1e-30  # temperatures at which fp32 needs care
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ class SamplingParams:
                 object.__setattr__(self, f.name, int(value))
         if self.top_p == 0.0:
             raise InputError("range", name="top_p", value="0", low="0.01", high=1.0)
-        if any(not isinstance(s, str) or not s for s in self.stop):
+        texts = isinstance(self.stop, (tuple, list)) and all(isinstance(s, str) and s for s in self.stop)
+        if not texts:
             raise InputError("stop")
 
     @property
@@ -189,8 +191,12 @@ def distributions(
     ``prompt`` and ``output`` are the committed ids and ``prefixes[i]`` the draft tokens before
     row i; only the penalties look at them. Greedy needs one transfer from the device in all.
     """
-    if params.penalised:
-        logits = penalise(logits, params, prompt, output, prefixes or [()] * logits.shape[0])
+    prefixes = prefixes or [()] * logits.shape[0]
+    return rows_of(penalise(logits, params, prompt, output, prefixes), params)
+
+
+def rows_of(logits: Tensor, params: SamplingParams) -> PeakRows | DenseRows:
+    """Penalised logits ``[T, V]`` to rows of distributions."""
     if params.greedy:
         return PeakRows(logits.argmax(-1).tolist())
     return DenseRows(probabilities(logits, params))
@@ -206,8 +212,11 @@ def penalise(
     """Repetition penalty (Keskar et al. 2019: prompt and output) and presence penalty (output).
 
     Each row counts its own draft prefix as output, so that verification sees what plain decoding
-    would have seen at that position. Returns a new tensor ``[T, V]``."""
-    logits = logits.clone()
+    would have seen at that position. Returns a new tensor ``[T, V]``, in fp32 at least (a small
+    penalty is lost in bf16), or ``logits`` itself when there is nothing to do."""
+    if not params.penalised:
+        return logits
+    logits = logits.clone() if logits.dtype == torch.float64 else logits.to(torch.float32, copy=True)
     said, wrote = set(prompt) | set(output), set(output)
     for row, prefix in zip(logits, prefixes, strict=True):
         if params.repetition_penalty != 1.0:
@@ -226,7 +235,10 @@ def probabilities(logits: Tensor, params: SamplingParams) -> Tensor:
     """Temperature, top-k, top-p, min-p, softmax: ``[T, V]`` in fp32 (fp64 stays fp64)."""
     if logits.dtype != torch.float64:
         logits = logits.float()
-    logits = logits / params.temperature
+    if params.temperature < _COLD:
+        # Divided by next to nothing logits would overflow: count from the largest, which stays 0.
+        logits = logits - logits.amax(-1, keepdim=True)
+    logits = logits / max(params.temperature, _COLDEST)
     size = logits.shape[-1]
     if 0 < params.top_k < size:
         # Exactly k tokens, ties cut by index: p and q must agree on what is left.
