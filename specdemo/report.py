@@ -15,7 +15,7 @@ from .drafters import Context
 from .drift import Drift
 from .events import Drafted, DraftNode, Event, Reason, Token, Verified
 from .output import Output
-from .proposal import Proposal
+from .proposal import Proposal, depths
 from .run import Run
 from .sampling import Rows
 from .trace import alternatives
@@ -139,6 +139,8 @@ class Reporter:
         """Events whose text no stop can take back any more. ``times`` of the newest round in
         milliseconds: draft, target pass, verification with the target pass, overhead."""
         self._pending[-1].times = times  # type: ignore[assignment]  # four floats
+        if self.output.reason is not None:
+            self._align()
         result: list[Event] = []
         while self._pending and self._is_settled(self._pending[0]):
             result += self._events(self._pending.popleft())
@@ -151,8 +153,8 @@ class Reporter:
         """The events still held back, once the run has ended."""
         return [event for pending in self._pending for event in self._events(pending)]
 
-    def finish(self) -> None:
-        """Bring pending rounds in line with what a stop text cut away."""
+    def _align(self) -> None:
+        """Bring pending rounds in line with what a stop text cut away, before any of them is out."""
         for pending in self._pending:
             left = max(0, len(self.output.ids) - pending.first)
             texts = self.output.texts[pending.first :]
@@ -163,10 +165,11 @@ class Reporter:
 
     def _events(self, pending: _Pending) -> list[Event]:
         draft_ms, target_ms, verify_ms, overhead_ms = pending.times
-        proposal, taken = pending.proposal, {token.node for token in pending.tokens}
+        proposal, count = pending.proposal, len(pending.tokens)
+        # The walk may have gone on behind the end of the run: that decided nothing.
         verdicts = tuple(
-            NOT_JUDGED if verdict.judgement == "accepted" and node not in taken else verdict
-            for node, verdict in enumerate(pending.verdict.judgements)
+            verdict if depth < count else NOT_JUDGED
+            for verdict, depth in zip(pending.verdict.judgements, depths(proposal.parents), strict=True)
         )
         drafted = Drafted(self._rounds, self._nodes(proposal), draft_ms, proposal.source)
         verified = Verified(
