@@ -20,6 +20,7 @@ Origin = Literal["accepted", "corrected", "bonus", "target"]
 Judgement = Literal["accepted", "rejected", "not_judged"]
 Reason = Literal["eos", "stop", "length", "context", "cancelled", "error", "cut"]
 
+_LARGEST = 1e300
 ORIGINS: tuple[str, ...] = get_args(Origin)
 REASONS: tuple[str, ...] = get_args(Reason)
 
@@ -220,14 +221,15 @@ def _value(kind: type, f: dataclasses.Field[Any], value: Any) -> Any:
     elif annotation.startswith("int"):
         good = type(value) is int
     elif annotation.startswith("float"):
-        good = isinstance(value, (int, float)) and not isinstance(value, bool)
+        # A bound, not only finiteness: a whole number of JSON may be too large for a float.
+        good = type(value) in (int, float) and -_LARGEST <= value <= _LARGEST
         value = float(value) if good else value
     elif annotation.startswith("str"):
         good = isinstance(value, str)
     elif annotation.startswith("bool"):
         good = isinstance(value, bool)
     elif annotation.startswith("Mapping"):
-        good = isinstance(value, dict)
+        good = isinstance(value, dict) and _is_plain(value)
     else:
         good = value in get_args(
             {"Origin": Origin, "Judgement": Judgement, "Reason": Reason}[annotation]
@@ -235,6 +237,14 @@ def _value(kind: type, f: dataclasses.Field[Any], value: Any) -> Any:
     if not good:
         raise RecordingError(f"{kind.__name__}.{f.name} in the recording has a wrong value.")
     return value
+
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    """Numbers, texts and shallow containers: what ``to_json`` can write out again."""
+    if isinstance(value, (dict, list)):
+        items = value.values() if isinstance(value, dict) else value
+        return depth < 8 and all(_is_plain(item, depth + 1) for item in items)
+    return True
 
 
 def from_json(line: str) -> Event:

@@ -9,6 +9,7 @@ from pathlib import Path
 from .events import Drafted, Event, Finished, RecordingError, Started, Verified, read_events, to_json
 
 MAX_BYTES = 20_000_000
+MAX_PAUSE = 60.0  # seconds; a foreign recording may claim any time
 
 
 def record(events: Iterable[Event], path: Path) -> Iterator[Event]:
@@ -30,7 +31,7 @@ def parse(text: str) -> list[Event]:
     Raises ``RecordingError`` with one sentence."""
     if len(text) > MAX_BYTES:
         raise RecordingError(f"The recording is larger than {MAX_BYTES // 1_000_000} MB.")
-    events = list(read_events(text.splitlines()))
+    events = list(read_events(text.split("\n")))  # not splitlines: text may hold U+2028
     if not events or not isinstance(events[0], Started):
         raise RecordingError("This is not a specdemo recording: it does not begin with a run.")
     nodes = 0
@@ -70,5 +71,5 @@ def paced(events: Iterable[Event], speed: float = 1.0) -> Iterator[Event]:
             due += event.ms / 1000 / speed
         elif isinstance(event, Verified):
             due += (event.ms + event.overhead_ms) / 1000 / speed
-        time.sleep(max(0.0, due - time.monotonic()))
+        time.sleep(min(max(0.0, due - time.monotonic()), MAX_PAUSE))
         yield event
