@@ -32,13 +32,19 @@ class Detokenizer:
         return piece.replace(_HALF, "")
 
     def _shrink(self) -> None:
-        tail = self._window[-3:]
-        text = self._decode(tail)
-        if _HALF not in text:
-            self._window, self._shown = tail, len(text)
+        """Go on with a short tail, one that begins with a character and has text at all (in front of
+        the first text some decoders drop a space)."""
+        for size in range(3, 8):
+            tail = self._window[-size:]
+            text = self._decode(tail)
+            if text and _HALF not in text:
+                self._window, self._shown = tail, len(text)
+                return
 
     def _decode(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return str(
+            self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        )
 
 
 class Pieces:
@@ -57,7 +63,7 @@ class Pieces:
             return f"‹{token}›"  # a padded vocabulary has ids without a token
         if token in self._special:
             return str(self._tokenizer.convert_ids_to_tokens(token))
-        both = self._tokenizer.decode([*self._anchor, token], clean_up_tokenization_spaces=False)
+        both = str(self._tokenizer.decode([*self._anchor, token], clean_up_tokenization_spaces=False))
         text = both[self._lead :]
         return self._bytes(token) if _HALF in text else text
 
