@@ -21,6 +21,7 @@ from .target import Session, Shape, Target
 
 PREFILL_CHUNK = 512
 _RECURRENT = {"mamba", "mamba2", "jamba", "rwkv", "recurrent_gemma", "falcon_mamba", "bamba", "zamba2"}
+_ATTENTION = {"full_attention", "sliding_attention"}
 
 
 class HFTarget(Target):
@@ -38,6 +39,10 @@ class HFTarget(Target):
         config = model.config.get_text_config()
         if config.model_type in _RECURRENT or config.is_encoder_decoder:
             raise InputError("unsupported_model", name=name, why="its state cannot be rolled back")
+        if set(getattr(config, "layer_types", None) or ()) - _ATTENTION:
+            raise InputError(
+                "unsupported_model", name=name, why="not all its layers are plain attention"
+            )
         self.model, self.tokenizer, self.name, self.dtype_name = (
             model.eval(),
             tokenizer,
@@ -126,7 +131,7 @@ class HFSession(Session):
         self._trim(self.cache, self.length)
         scratch = DynamicCache()  # shares the kept rows; appending makes its own copy
         for index in range(layers if self.length else 0):
-            layer = self.cache.layers[index]
+            layer: Any = self.cache.layers[index]
             scratch.update(layer.keys, layer.values, index)
         captured, self.hidden = self.hidden, {}
         logits = self._run(self.target.shallow(layers), scratch, tokens, parents, capture=False)
@@ -138,7 +143,8 @@ class HFSession(Session):
         start, count = self.length, len(rows)
         if list(rows) != list(range(count)):
             index = torch.tensor(rows, device=self.target.device) + start
-            for layer in self.cache.layers:
+            layers: list[Any] = self.cache.layers
+            for layer in layers:
                 for states in (layer.keys, layer.values):
                     states[:, :, start : start + count] = states[:, :, index]
         self.length = start + count
@@ -156,7 +162,8 @@ class HFSession(Session):
     @staticmethod
     def _trim(cache: DynamicCache, length: int) -> None:
         """Drop rows behind ``length``. Done by hand: what ``crop`` takes differs between releases."""
-        for layer in cache.layers:
+        layers: list[Any] = cache.layers
+        for layer in layers:
             if layer.is_initialized and layer.keys.shape[-2] > length:
                 layer.keys = layer.keys[..., :length, :]
                 layer.values = layer.values[..., :length, :]
