@@ -13,6 +13,8 @@ from ..verify import Verdict
 from .base import Context, Drafter, control
 from .none import EMPTY
 
+LOOK_BACK = 32  # most recent matches tried for further branches; a loop in the text has thousands
+
 
 @dataclass
 class NGram(Drafter):
@@ -65,7 +67,8 @@ class NGram(Drafter):
         """Different continuations, longest match first, most recent first."""
         found: list[list[int]] = []
         for size in range(min(self.max_match, len(self._ids)), self.min_match - 1, -1):
-            for end in reversed(self._places.get(tuple(self._ids[-size:]), [])):
+            places = self._places.get(tuple(self._ids[-size:]), [])
+            for end in reversed(places[-LOOK_BACK:]):
                 tokens = self._copy(end, depth)
                 if not any(tokens == other[: len(tokens)] for other in found):
                     found.append(tokens)
