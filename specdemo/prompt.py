@@ -37,7 +37,11 @@ def encode(target: Target, prompt: Turns, raw: bool = False) -> list[int]:
     ``content``. ``raw``: no chat template, the text is continued as it stands.
 
     Raises ``InputError`` when the text cannot be used or leaves no room for an answer."""
-    turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+    turns = (
+        [{"role": "user", "content": prompt}]
+        if isinstance(prompt, str)
+        else [dict(turn) for turn in prompt]
+    )
     if not turns:
         raise InputError("empty_prompt")
     for turn in turns:
@@ -50,6 +54,8 @@ def encode(target: Target, prompt: Turns, raw: bool = False) -> list[int]:
     else:
         rendered = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
         ids = tokenizer.encode(rendered, add_special_tokens=False)
+    if not ids:  # nothing of the text is left after the tokenizer's normalisation
+        raise InputError("empty_prompt")
     if len(ids) + 1 > target.shape.context:
         raise InputError("prompt_too_long", tokens=len(ids), limit=target.shape.context)
     return ids

@@ -48,5 +48,6 @@ def alternatives(
         Alternative(id_, pieces.text(id_), pp, qq, rr)
         for id_, pp, qq, rr in zip(ids.tolist(), *columns, strict=True)
     ]
-    items.sort(key=lambda item: -item.p)
-    return float(plain[token.id]), tuple(items[: TOP + 4])
+    tested = set(tried.tolist())  # what was decided here stays, however unlikely
+    items.sort(key=lambda item: (item.id not in tested, -item.p))
+    return float(plain[token.id]), tuple(sorted(items[: max(TOP + 4, len(tested))], key=lambda i: -i.p))
