@@ -12,6 +12,7 @@ import torch
 from . import environment, events
 from .detokenize import Pieces
 from .drafters import Context, Drafter
+from .drafters.adaptive import PassCost, free_pass
 from .drafters.none import NoDraft
 from .errors import InputError
 from .metrics import summarise
@@ -27,8 +28,9 @@ SPARE_ROWS = 130  # of the cache, for the draft rows of one round
 class Engine:
     """Runs prompts on one target. Holds no state of a run: two generations cannot meet."""
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    def __init__(self, target: Target, pass_cost: PassCost = free_pass) -> None:
+        """``pass_cost``: see ``Context``; adaptive drafters choose their length by it."""
+        self.target, self.pass_cost = target, pass_cost
         self.pieces = Pieces(target.tokenizer)
 
     def generate(
@@ -60,7 +62,7 @@ class Engine:
         try:
             session = self.target.open(capacity, drafter.hidden_layers)
             chooser = chooser or TorchChooser(params.seed)
-            context = Context(self.target, session, params, chooser, ids)
+            context = Context(self.target, session, params, chooser, ids, pass_cost=self.pass_cost)
             reporter = Reporter(self, context, rule, trace, context_left)
             yield self._started(shown or last_text(prompt), context, drafter, rule)
             yield from self._rounds(context, drafter, rule, reporter, cancel)

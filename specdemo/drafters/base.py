@@ -15,6 +15,7 @@ from ..proposal import Proposal
 from ..sampling import Chooser, DenseRows, PeakRows, SamplingParams, distributions
 from ..target import Session, Target
 from ..verify import Verdict
+from .adaptive import PassCost, free_pass
 
 
 @dataclass(slots=True)
@@ -25,6 +26,7 @@ class Context:
     from the tokens still wanted and the context left. ``session``: the target's cache, which holds
     all committed ids but the last; its ``hidden`` are the captured states of the last pass (after
     prefill: all prompt rows but the last; then: the last pass's rows, ``kept`` the kept ones of them).
+    ``pass_cost(rows)``: time of a verify pass of so many rows, in one-row passes, as measured here.
     """
 
     target: Target
@@ -35,6 +37,7 @@ class Context:
     output: list[int] = field(default_factory=list)
     room: int = 0
     kept: Sequence[int] = ()
+    pass_cost: PassCost = free_pass
 
     @property
     def ids(self) -> list[int]:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from ..proposal import ROOT, Proposal
 from ..verify import Verdict
+from .adaptive import RunningRate, best_depth
 from .base import Context, Drafter, control
 from .none import EMPTY
 
@@ -20,9 +21,9 @@ LOOK_BACK = 32  # most recent matches tried for further branches; a loop in the 
 class NGram(Drafter):
     """Drafts up to ``gamma`` tokens after a match of ``max_match`` down to ``min_match`` tokens.
 
-    ``branches`` > 1 adds the continuations of older matches as further branches. ``adaptive`` stops
-    proposing while proposals fail and shortens them when only their beginnings are taken, so that
-    text that does not repeat costs nothing."""
+    ``branches`` > 1 adds the continuations of older matches as further branches. ``adaptive`` chooses
+    the depth with the best expected speed-up, and none while proposals fail, so that text that does
+    not repeat costs nothing."""
 
     name: ClassVar[str] = "ngram"
     deterministic: ClassVar[bool] = True
@@ -35,21 +36,28 @@ class NGram(Drafter):
     _places: dict[tuple[int, ...], list[int]] = field(default_factory=dict, init=False, repr=False)
     _indexed: int = field(default=0, init=False, repr=False)
     _ids: list[int] = field(default_factory=list, init=False, repr=False)
-    _length: float = field(default=0.0, init=False, repr=False)
-    _pause: int = field(default=0, init=False, repr=False)
-    _failures: int = field(default=0, init=False, repr=False)
+    _rates: dict[int, RunningRate] = field(default_factory=dict, init=False, repr=False)
+    _matched: int = field(default=0, init=False, repr=False)
 
     def propose(self, context: Context) -> Proposal:
         self._index(context)
-        if self._pause > 0:
-            self._pause -= 1
+        limit = min(self.gamma, context.room)
+        if limit < 1:
             return EMPTY
-        depth = min(self.gamma, context.room)
-        if self.adaptive and self._length:
-            depth = min(depth, max(1, round(self._length)))
-        if depth < 1:
-            return EMPTY
-        return self._merge(self._continuations(depth))
+        found = self._continuations(limit)
+        if not found or not self.adaptive:
+            return self._merge(found)
+        rate = self._rate()
+        depth = best_depth(rate.value, limit, context.pass_cost)
+        if depth == 0:
+            rate.forget()
+        return self._merge([tokens[:depth] for tokens in found] if depth else [])
+
+    def _rate(self) -> RunningRate:
+        """The acceptance of drafts after a match of this length: longer matches deserve more trust."""
+        if self._matched not in self._rates:
+            self._rates[self._matched] = RunningRate(prior=min(0.9, 0.35 + 0.15 * self._matched))
+        return self._rates[self._matched]
 
     def _index(self, context: Context) -> None:
         """Take up new tokens; every n-gram remembers where it ended, so a look-up is one hash."""
@@ -66,10 +74,12 @@ class NGram(Drafter):
     def _continuations(self, depth: int) -> list[list[int]]:
         """Different continuations, longest match first, most recent first."""
         found: list[list[int]] = []
+        self._matched = 0
         for size in range(min(self.max_match, len(self._ids)), self.min_match - 1, -1):
             places = self._places.get(tuple(self._ids[-size:]), [])
             for end in reversed(places[-LOOK_BACK:]):
                 tokens = self._copy(end, depth)
+                self._matched = self._matched or size
                 if not any(tokens == other[: len(tokens)] for other in found):
                     found.append(tokens)
                 if len(found) == self.branches:
@@ -102,19 +112,6 @@ class NGram(Drafter):
         return Proposal(tokens, parents)
 
     def observe(self, context: Context, proposal: Proposal, verdict: Verdict) -> None:
-        """Lengthen after success, shorten after partial success, pause after failures in a row."""
-        if not self.adaptive or not len(proposal):
-            return
-        taken = len(verdict.path)
-        if taken == 0:
-            self._failures += 1
-            # A refused draft costs a wider pass; wait longer each time, at most 32 rounds.
-            self._pause = min(32, 2**self._failures)
-            self._length = 2.0
-        else:
-            self._failures = 0
-            whole = taken >= max(1, round(self._length or self.gamma))
-            self._length = min(self.gamma, taken * 2.0 if whole else taken + 1.0)
-
-
-__all__ = ["NGram"]
+        """Learn how often drafts after a match of this length are accepted."""
+        if self.adaptive and len(proposal):
+            self._rate().update(len(verdict.path), int(verdict.origin == "corrected"))
