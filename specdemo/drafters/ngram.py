@@ -39,6 +39,9 @@ class NGram(Drafter):
     _rates: dict[int, RunningRate] = field(default_factory=dict, init=False, repr=False)
     _matched: int = field(default=0, init=False, repr=False)
 
+    def start(self, context: Context) -> None:
+        self._index(context)
+
     def propose(self, context: Context) -> Proposal:
         self._index(context)
         limit = min(self.gamma, context.room)
