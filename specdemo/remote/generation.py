@@ -180,7 +180,7 @@ class _Run:
             drafter=f"{client.engine} ({server.name})",
             prompt=self.shown,
             prompt_tokens=self.prompt_tokens,
-            settings={**asdict(client.params), "server": server.name},
+            settings={**asdict(client.params), "stop": list(client.params.stop), "server": server.name},
             device=client.engine,
             dtype=NOT_REPORTED,
             seed=client.params.seed,
