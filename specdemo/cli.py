@@ -101,7 +101,7 @@ def _bench(parser: argparse.ArgumentParser) -> None:
 def _record(parser: argparse.ArgumentParser) -> None:
     _add_run_arguments(parser)
     parser.add_argument("--out", type=Path, required=True, help="the recording (JSONL)")
-    parser.set_defaults(run=_run_record)
+    parser.set_defaults(run=_run_record, trace=True)  # a recording is for looking into
 
 
 def _replay(parser: argparse.ArgumentParser) -> None:
