@@ -29,6 +29,7 @@ def add_commands(commands: Commands) -> None:
     fetch.set_defaults(run=_run_fetch)
     _cost(commands.add_parser("cost", help="time of a target pass against rows verified"))
     _serve(commands.add_parser("serve", help="the page in the browser"))
+    _config(commands.add_parser("config", help="the settings of serve, checked and without secrets"))
     from .train.cli import add_parser as add_train
 
     add_train(commands)
@@ -121,6 +122,13 @@ def _cost(parser: argparse.ArgumentParser) -> None:
 def _serve(parser: argparse.ArgumentParser) -> None:
     add_serve_arguments(parser)
     parser.set_defaults(run=run_serve)
+
+
+def _config(parser: argparse.ArgumentParser) -> None:
+    from .config import add_arguments, config_command
+
+    add_arguments(parser)
+    parser.set_defaults(run=config_command)
 
 
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:

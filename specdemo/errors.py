@@ -59,7 +59,11 @@ SENTENCES: dict[str, str] = {
     "server_garbage": "The server {name} sent something that is no {engine} stream: {why}.",
     "server_limit": "The server {name} sent more than is accepted: {what}.",
     "server_cut": "The server {name} broke off before the answer was complete.",
-    "unknown_rule": "There is no acceptance rule {name}: choose one of {known}.",
+    "config": "{mistakes}",
+    "too_fast": "You started many runs in a short time: wait {seconds} seconds and try again.",
+    "queue_full": "{waiting} runs are waiting already, and no more are taken: try again in a minute.",
+    "deadline": "The run was ended after {seconds} seconds, the limit here: ask for a shorter answer.",
+    "recordings_off": "Opening recordings is switched off here.",
     "not_loaded": "The model is not loaded ({why}): nothing can be run.",
     "internal": "Something went wrong inside this run ({why}). The page goes on: try again.",
 }
