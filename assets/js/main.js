@@ -87,7 +87,7 @@ async function share(...values) {
   const link = `${location.origin}${location.pathname}?${query}`;
   try {
     await navigator.clipboard.writeText(link);
-    store.status = { state: "shared", key: "shared" };
+    store.statuses.set("live", { state: "shared", key: "shared" });
   } catch {
     window.prompt(t("share"), link); // no clipboard without a secure origin: let the reader copy
   }

@@ -1,7 +1,7 @@
 // The live chart (plotly.js): committed tokens against decode time, for this run and plain decoding.
 
 import { h } from "./dom.js";
-import { t } from "./words.js";
+import { t, words } from "./words.js";
 import { store } from "./store.js";
 
 const SLOTS = ["main", "plain"];
@@ -17,6 +17,7 @@ export class RaceChart {
     this.drawn = [0, 0, 0];
     this.ready = false;
     document.addEventListener("specdemo:theme", () => this.restyle());
+    words.listeners.add(() => this.restyle());
   }
 
   start() {

@@ -77,6 +77,16 @@ export class RoundView {
 
   update() {
     const run = store.main;
+    if (run !== this.run && run?.rounds.length) {
+      // Begin where there is something to see: a refusal, or at least a proposal.
+      const at = (test) => run.rounds.findIndex(test);
+      const refused = at((r) => r.verdicts.some((v) => v.judgement === "rejected"));
+      const drafted = at((r) => r.nodes.length > 0);
+      if (refused < 0 && drafted < 0 && !run.finished) return;
+      this.run = run;
+      store.round = Math.max(0, refused >= 0 ? refused : drafted);
+      this.chosen = null;
+    }
     const round = run?.rounds[store.round];
     this.body.hidden = !round;
     setText(this.empty, round ? "" : t("round_empty"));

@@ -59,7 +59,8 @@ export class Status {
 
 // One polite line: what the page is doing, and now and then what a round brought.
 export class Voice {
-  constructor() {
+  constructor(feed = "live") {
+    this.feed = feed;
     this.line = h("p", { class: "state", role: "status", "aria-live": "polite" });
     this.spoken = h("p", { class: "sr-only", role: "status", "aria-live": "polite" });
     this.error = h("p", { class: "error", role: "alert" });
@@ -72,11 +73,15 @@ export class Voice {
   }
 
   update() {
-    const { status } = store;
+    const status = store.status(this.feed);
     setText(this.line, status.key ? t(status.key, this.spelled(status.values)) : "");
     setText(this.error, status.state === "error" ? status.message : "");
     this.error.hidden = status.state !== "error";
     this.line.hidden = status.state === "error" || !this.line.textContent;
+    if (this.feed === "live") this.speak();
+  }
+
+  speak() {
     const run = store.main;
     const count = store.shown(run);
     const now = performance.now();

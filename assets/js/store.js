@@ -7,11 +7,11 @@ export class Store {
   constructor() {
     this.runs = new Map();
     this.data = new Map(); // what the server measured for a tab, by name
-    this.current = "main";
+    this.current = new Map(); // the slot that each feed fills now
     this.time = Infinity; // decode time shown; Infinity: everything there is
     this.round = 0; // the round that "One round" shows
     this.label = null; // where the shown run comes from: {kind: "recorded" | "live" | "file"}
-    this.status = { state: "recorded" };
+    this.statuses = new Map(); // what the server says it is doing, by feed
     this.listeners = new Set();
     this.feeds = new Map();
     this.scheduled = false;
@@ -26,27 +26,30 @@ export class Store {
     const fresh = text.slice(feed.length, end);
     feed.length = Math.max(feed.length, end);
     this.feeds.set(name, feed);
-    for (const line of fresh.split("\n")) if (line) this.line(line);
+    for (const line of fresh.split("\n")) if (line) this.line(line, name);
     if (fresh) this.changed();
   }
 
-  line(line) {
+  line(line, feed) {
     const event = JSON.parse(line);
-    if (event.type !== "page") this.slot(this.current).push(event, line);
-    else if (event.do === "open") this.open(event.slot);
-    else if (event.do === "reset") {
-      for (const slot of event.slots) this.runs.delete(slot);
-      this.label = event.label ?? this.label;
-      this.time = Infinity;
-      this.round = 0;
-      this.status = { state: "running" };
-    } else if (event.do === "use") this.open(event.slot).lines.length = 0;
-    else if (event.do === "status") this.status = event;
+    if (event.type !== "page") this.slot(this.current.get(feed) ?? "main").push(event, line);
+    else if (event.do === "open") this.open(event.slot, feed);
+    else if (event.do === "reset") this.reset(event, feed);
+    else if (event.do === "status") this.statuses.set(feed, event);
     else if (event.do === "data") this.data.set(event.name, event.value);
   }
 
-  open(slot) {
-    this.current = slot;
+  reset(event, feed) {
+    for (const slot of event.slots) this.runs.delete(slot);
+    this.statuses.set(feed, { state: "running" });
+    if (!event.slots.includes("main")) return;
+    this.label = event.label ?? this.label;
+    this.time = Infinity;
+    this.round = 0;
+  }
+
+  open(slot, feed = "live") {
+    this.current.set(feed, slot);
     const run = new Run(slot);
     this.runs.set(slot, run);
     return run;
@@ -54,6 +57,10 @@ export class Store {
 
   slot(name) {
     return this.runs.get(name) ?? this.open(name);
+  }
+
+  status(feed) {
+    return this.statuses.get(feed) ?? { state: "idle" };
   }
 
   get main() {

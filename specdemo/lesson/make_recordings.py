@@ -52,9 +52,7 @@ def record(backend: Backend, scenario: Scenario) -> Iterator[tuple[str, list[str
     """File name and lines of each run of a scenario."""
     prompt = next(preset.prompt for preset in PRESETS if preset.key == scenario.preset)
     params = SamplingParams(temperature=scenario.temperature, max_new_tokens=scenario.tokens, seed=1)
-    main = Order(
-        prompt, scenario.drafter, scenario.settings, params, scenario.draft, scenario.rule, trace=True
-    )
+    main = Order(prompt, scenario.drafter, scenario.settings, params, scenario.draft, scenario.rule)
     if scenario.plain:
         lines = [to_json(event) for event in backend.generate(Order(prompt, "none", {}, params))]
         yield f"{scenario.name}.plain.jsonl", lines

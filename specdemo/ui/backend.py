@@ -7,15 +7,18 @@ user from the first moment on.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import drafters
+from .. import catalog, drafters, remote
 from ..engine import Engine
 from ..errors import InputError
 from ..events import Event
-from ..prompt import Turns, check_text
+from ..loading import load_target
+from ..prompt import Turns, check_text, last_text
+from ..remote import Server
+from ..resources import resources
 from ..sampling import SamplingParams
 from ..verify import AcceptanceRule, Exact, Typical
 from .worker import Job, Worker
@@ -25,8 +28,8 @@ RULES: dict[str, type[AcceptanceRule]] = {"exact": Exact, "typical": Typical}
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One run as the page asks for it. ``prompt``: a text or chat turns. ``draft``: "target" lets a draft model be
-    the target itself."""
+    """One run as the page asks for it. ``prompt``: a text or chat turns. ``draft``: "target" lets a
+    draft model be the target itself. ``server``: a configured serving engine instead of this one."""
 
     prompt: Turns
     drafter: str
@@ -36,27 +39,26 @@ class Order:
     rule: str = "exact"
     raw: bool = False
     trace: bool = True
+    server: str = ""
+
+
+Progress = Callable[[float | None, str], None]
 
 
 class Backend:
     """Loads an engine in the background; ``generate`` runs in the worker thread.
 
-    ``load(progress)`` gives the engine and the resources of each drafter (``draft`` models and the
-    like, by drafter name)."""
+    ``load(progress)`` gives the engine; ``servers`` are the serving engines a visitor may choose."""
 
-    def __init__(
-        self,
-        load: Callable[
-            [Callable[[float | None, str], None]], tuple[Engine, Mapping[str, dict[str, Any]]]
-        ],
-    ) -> None:
+    def __init__(self, load: Callable[[Progress], Engine], servers: Iterable[Server] = ()) -> None:
         self._load = load
         self.worker = Worker()
         self.state = "loading"
         self.progress: float | None = None
         self.message = ""
         self.engine: Engine | None = None
-        self.resources: Mapping[str, dict[str, Any]] = {}
+        self.servers = {server.name: server for server in servers}
+        self.network = Worker("specdemo-servers")
         self.ready = threading.Event()
 
     def start(self) -> Job[None]:
@@ -65,7 +67,7 @@ class Backend:
 
     def _loading(self) -> Iterator[None]:
         try:
-            self.engine, self.resources = self._load(self._report)
+            self.engine = self._load(self._report)
             self.state, self.message = "live", ""
         except InputError as error:
             self.state, self.message = "failed", str(error)
@@ -91,13 +93,20 @@ class Backend:
             "dtype": engine.target.dtype_name if engine else None,
         }
 
+    def worker_for(self, order: Order) -> Worker:
+        """Runs on a server do not wait for the device of this machine."""
+        return self.network if order.server else self.worker
+
     def check(self, order: Order) -> None:
         """What can be refused before a run waits for the device. Raises ``InputError``."""
+        check_text(last_text(order.prompt))
+        if order.server:
+            if order.server not in self.servers:
+                known = ", ".join(self.servers) or "none"
+                raise InputError("unknown_server", name=repr(order.server)[:40], known=known)
+            return
         if self.state == "failed":
             raise InputError("not_loaded", why=self.message)
-        turns = [order.prompt] if isinstance(order.prompt, str) else [t["content"] for t in order.prompt]
-        for text in turns[-1:]:
-            check_text(text)
         kind = drafters.REGISTRY.get(order.drafter)
         if kind is None:
             known = ", ".join(drafters.REGISTRY)
@@ -106,13 +115,15 @@ class Backend:
 
     def generate(self, order: Order, cancel: threading.Event | None = None) -> Iterator[Event]:
         """Events of one run (worker thread only). Raises ``InputError`` for bad input."""
-        engine = self.engine
-        if engine is None:
-            raise InputError("not_loaded", why=self.message)
-        resources = dict(self.resources.get(order.drafter, {}))
-        if order.draft == "target":
-            resources["draft"] = engine.target
-        drafter = drafters.create(order.drafter, engine.target, dict(order.settings), **resources)
+        if order.server:
+            server = self.servers[order.server]
+            if order.drafter == "none":
+                server = server.without_speculation() or server
+            yield from remote.generate(server, order.prompt, order.params, raw=order.raw, cancel=cancel)
+            return
+        engine = self.loaded()
+        extra = resources(engine.target, order.drafter, order.draft)
+        drafter = drafters.create(order.drafter, engine.target, dict(order.settings), **extra)
         rule = RULES[order.rule]()
         yield from engine.generate(
             order.prompt,
@@ -124,18 +135,25 @@ class Backend:
             cancel=cancel,
         )
 
+    def loaded(self) -> Engine:
+        """The engine. Raises ``InputError`` when loading failed."""
+        if self.engine is None:
+            raise InputError("not_loaded", why=self.message)
+        return self.engine
+
 
 def default_loader(
-    model: str = "", dtype: str = "auto", device: str = "auto"
-) -> Callable[[Callable[[float | None, str], None]], tuple[Engine, Mapping[str, dict[str, Any]]]]:
+    model: str = "", dtype: str = "auto", device: str = "auto", threads: int = 0
+) -> Callable[[Progress], Engine]:
     """Loads the target by its catalogue name and warms it up; see ``loading.load_target``."""
 
-    def load(progress: Callable[[float | None, str], None]) -> tuple[Engine, Mapping[str, dict[str, Any]]]:
-        from .. import catalog
-        from ..loading import load_target
+    def load(progress: Progress) -> Engine:
+        import torch
 
+        if threads:
+            torch.set_num_threads(threads)
         engine = Engine(load_target(model or catalog.DEFAULT, dtype, device, progress))
         engine.warm_up()
-        return engine, {}
+        return engine
 
     return load

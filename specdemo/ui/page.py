@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import argparse
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from .backend import Backend
@@ -12,7 +15,7 @@ from .views import files, form, live_tab, tabs
 from .views.live import Sessions
 from .views.parts import Action, Call, Field, Tab
 from .views.presets import PRESETS, Preset
-from .web import ASSETS, HEAD, routes
+from .web import HEAD, routes
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 DEFAULT_DRAFTER = "ngram"
@@ -56,17 +59,21 @@ class Page:
             with gr.Row(elem_id="examples"):
                 self.examples = [(p, make.button(f"example_{p.key}", size="sm")) for p in PRESETS]
             with gr.Row(elem_classes="sd-fields"):
+                if self.backend.servers:
+                    names = [(server.name, server.name) for server in self.backend.servers.values()]
+                    engines = (("engine_local", ""), *names)
+                    make.field(Field("engine", "choice", "", choices=engines))
                 make.field(Field("drafter", "choice", DEFAULT_DRAFTER, choices=form.drafter_choices()))
-                for drafter, controls in form.control_fields().items():
-                    for name, each in controls.items():
-                        control = make.control(drafter, name, each, drafter == DEFAULT_DRAFTER)
-                        self.controls[drafter, name] = control
+                self._controls(lambda name: name == "gamma")
                 for each in live_tab.MAIN_FIELDS:
                     make.field(each)
-            with gr.Accordion(say("en", "settings"), open=False, elem_id="more") as more:
-                with gr.Row(elem_classes="sd-fields"):
-                    for each in live_tab.MORE_FIELDS:
-                        make.field(each)
+            with (
+                gr.Accordion(say("en", "settings"), open=False, elem_id="more") as more,
+                gr.Row(elem_classes="sd-fields"),
+            ):
+                self._controls(lambda name: name != "gamma")
+                for each in live_tab.MORE_FIELDS:
+                    make.field(each)
             make.word(more, "settings")
             with gr.Row(elem_id="buttons"):
                 run = make.button("run", variant="primary", scale=0)
@@ -79,6 +86,14 @@ class Page:
                 )
                 make.word(self.open, "open_file")
         make.view("live")
+
+    def _controls(self, wanted: Callable[[str], bool]) -> None:
+        """The drafters' own controls; those of the chosen drafter are visible."""
+        for drafter, controls in form.control_fields().items():
+            for name, each in controls.items():
+                if wanted(name):
+                    control = self.make.control(drafter, name, each, drafter == DEFAULT_DRAFTER)
+                    self.controls[drafter, name] = control
 
     def _other(self, tab: Tab) -> None:
         if tab.fields or tab.actions:
@@ -207,11 +222,29 @@ def launch(backend: Backend, **options: Any) -> gr.Blocks:
         "theme": gr.themes.Base(
             font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
         ),
-        "css_paths": [
-            ASSETS / "css" / name for name in ("colours.css", "gradio.css", "page.css", "views.css")
-        ],
         "head": HEAD,
     }
     app = {"routes": routes(backend.status), **options.pop("app_kwargs", {})}
     demo.launch(**{**settings, **options, "app_kwargs": app})
     return demo
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Serve the page until interrupted. The page is there at once; the model loads behind it.
+
+    ``args``: see ``arguments.add_arguments``. Raises ``InputError`` for a wrong server entry."""
+    servers = remote.configure(getattr(args, "server", None) or ())
+    loader = default_loader(args.model or "", args.dtype, args.device, args.threads)
+    backend = Backend(loader, servers.values())
+    space = os.environ.get("SPACE_ID")
+    demo = launch(
+        backend,
+        server_name="0.0.0.0" if space else args.host,
+        server_port=args.port,
+        root_path=args.root_path,
+        prevent_thread_lock=True,
+    )
+    print(f"specdemo: {demo.local_url}", file=sys.stderr, flush=True)
+    backend.start()
+    demo.block_thread()
+    return 0

@@ -27,6 +27,10 @@ PREFIX = "/specdemo"
 HEAD = """
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="specdemo/css/icon.svg">
+<link rel="stylesheet" href="specdemo/css/colours.css">
+<link rel="stylesheet" href="specdemo/css/gradio.css">
+<link rel="stylesheet" href="specdemo/css/page.css">
+<link rel="stylesheet" href="specdemo/css/views.css">
 <script>window.specdemoWaiting = [];</script>
 <script src="specdemo/plotly.min.js" defer></script>
 <script src="specdemo/js/main.js" type="module"></script>

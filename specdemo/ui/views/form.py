@@ -37,7 +37,7 @@ def order(
     drafter's own controls, ``turns`` the conversation so far. Raises ``InputError``."""
     rule = values.get("rule", "exact")
     if rule not in RULES:
-        raise InputError("unknown_rule", name=repr(rule)[:40], known=", ".join(RULES))
+        raise InputError("acceptance", name=repr(rule)[:40])
     prompt = values.get("prompt") or ""
     params = SamplingParams(
         temperature=number("temperature", values.get("temperature"), 0.0, 5.0),
@@ -56,6 +56,7 @@ def order(
         params=params,
         rule=rule,
         raw=values.get("mode") == "raw",
+        server=str(values.get("engine") or ""),
     )
 
 

@@ -6,12 +6,13 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from typing import Any
 
 from ...errors import InputError
 from ...events import Event, Finished
 from ..backend import Backend, Order
 from ..text import say_error
-from ..worker import Job
+from ..worker import Job, Worker
 from .bus import Bus
 from .parts import Call
 
@@ -45,11 +46,12 @@ def error_sentence(error: BaseException, lang: str) -> str:
     return say_error(lang, error)
 
 
-def orders(order: Order, baseline: str) -> list[tuple[str, Order]]:
-    """What to run, in order: slot and run. ``baseline``: before, after or off."""
-    plain = replace(order, drafter="none", settings={}, rule="exact")
+def orders(order: Order, baseline: str, can_be_plain: bool = True) -> list[tuple[str, Order]]:
+    """What to run, in order: slot and run. ``baseline``: before, after or off; ``can_be_plain``: a
+    server without an endpoint that decodes plainly cannot be measured against itself."""
+    plain = replace(order, drafter="none", settings={}, rule="exact", draft="")
     runs = [("main", order)]
-    if baseline != "off" and order.drafter != "none":
+    if baseline != "off" and order.drafter != "none" and can_be_plain:
         runs.insert(0 if baseline == "before" else 1, ("plain", plain))
     return runs
 
@@ -58,14 +60,16 @@ async def run(call: Call, order: Order, baseline: str) -> AsyncIterator[str]:
     """The page's text while the runs go on; ends when they do. Errors become one sentence in it.
 
     ``call.outcome["text"]`` is the answer once the main run has finished."""
-    bus = Bus(["main", "plain"], kind="live")
+    bus = Bus(["main", "plain"], kind="live", raw=order.raw, chat=not isinstance(order.prompt, str))
     try:
         call.backend.check(order)
     except InputError as error:
         # What was on show before stays: the sentence alone is new.
         yield Bus([]).error(say_error(call.lang, error)).text
         return
-    for slot, each in orders(order, baseline):
+    server = call.backend.servers.get(order.server)
+    can_be_plain = server is None or server.baseline is not None
+    for slot, each in orders(order, baseline, can_be_plain):
         finished: Finished | None = None
         async for finished in one(call, slot, each, bus):
             yield bus.text
@@ -83,14 +87,15 @@ async def one(call: Call, slot: str, order: Order, bus: Bus) -> AsyncIterator[Fi
     def make() -> Iterator[Event]:
         return call.backend.generate(order, cancel)
 
-    job = call.backend.worker.submit(make)
+    worker = call.backend.worker_for(order)
+    job = worker.submit(make)
     call.sessions.put(call.session, job, cancel)
     finished: Finished | None = None
     try:
-        async for _ in queueing(call.backend, job, bus):
+        async for _ in queueing(call.backend, worker, job, bus):
             yield None
         key = "status_plain" if slot == "plain" else "status_main"
-        bus.status("running", key, drafter=order.drafter).page("open", slot=slot)
+        bus.status("running", key, drafter=order.server or order.drafter).page("open", slot=slot)
         while True:
             done = job.done  # asked first: what came until then is in this drain
             for event in job.drain():
@@ -112,10 +117,10 @@ async def one(call: Call, slot: str, order: Order, bus: Bus) -> AsyncIterator[Fi
         job.cancel()
 
 
-async def queueing(backend: Backend, job: Job[Event], bus: Bus) -> AsyncIterator[None]:
+async def queueing(backend: Backend, worker: Worker, job: Job[Any], bus: Bus) -> AsyncIterator[None]:
     """Until the job's turn: tells the page its place whenever that changes."""
     said = -1
-    while (ahead := backend.worker.ahead(job)) > 0:
+    while (ahead := worker.ahead(job)) > 0:
         if ahead != said:
             said = ahead
             if backend.state == "loading":
