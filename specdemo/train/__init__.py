@@ -1,0 +1,1 @@
+"""Training of the learned drafters: corpus, features, EAGLE-3, Medusa, a small draft model."""
