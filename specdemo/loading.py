@@ -33,12 +33,16 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a model's files are: ``path`` is a folder, or a Hub id when ``local`` is false.
-    ``embedded``: the model in the package, the only one with 4-bit blocks."""
+    ``embedded``: the model of the package, in our cache."""
 
     name: str
     path: str
     local: bool
     embedded: bool = False
+
+    @property
+    def four_bit(self) -> bool:
+        return self.embedded and Path(self.path, embedded.BLOCKS).exists()
 
 
 def load_target(
@@ -58,20 +62,20 @@ def load_target(
     place = _place(model, progress)
     kind = _dtype(dtype, chosen, place)
     try:
-        return _load(place, kind, chosen, progress)
+        return _load(place, kind, chosen)
     except InputError as error:
         if not place.embedded or error.key != "unsupported_model":
             raise
         embedded.ensure(progress, full=True)  # perhaps damaged with its size and time unchanged
-        return _load(place, kind, chosen, progress)
+        return _load(place, kind, chosen)
 
 
-def _load(place: Place, kind: str, device: torch.device, progress: embedded.Progress | None) -> Target:
+def _load(place: Place, kind: str, device: torch.device) -> Target:
     tokenizer = _tokenizer(place)
     loaded = _model(place, kind, device)
     lean = _lean()
     if lean and lean.supports(loaded):
-        gguf = embedded.gguf_path(progress) if kind == "q4" else None
+        gguf = Path(place.path, embedded.BLOCKS) if kind == "q4" else None
         return lean.LeanTarget(loaded, tokenizer, name=place.name, dtype_name=kind, gguf=gguf)
     if kind == "q4":
         raise InputError("dtype", dtype="q4", why=f"{place.name} has no 4-bit path here")
@@ -138,7 +142,7 @@ def _dtype(name: str, device: torch.device, place: Place) -> str:
     """The dtype's name with ``auto`` decided: 4-bit where it exists, bf16 where it is fast."""
     import torch
 
-    four_bit = place.embedded and device.type == "cpu"
+    four_bit = place.four_bit and device.type == "cpu"
     if name == "q4" and not four_bit:
         raise InputError("dtype", dtype="q4", why=f"only {DEFAULT} on the cpu has 4-bit weights")
     if name == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():

@@ -12,6 +12,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -33,6 +35,11 @@ def test_conversion_dequantises(own_gguf: Path, tiny_gguf, tiny_tokenizer) -> No
     # GGUF interleaves the two halves of each rotary head; transformers keeps them apart.
     q = q.view(HEADS, HIDDEN // HEADS // 2, 2, HIDDEN).transpose(1, 2).reshape(HIDDEN, HIDDEN)
     assert torch.equal(weights["model.layers.0.self_attn.q_proj.weight"], q)
+    blocks = {tensor.name: tensor for tensor in gguf.GGUFReader(folder / embedded.BLOCKS).tensors}
+    packed = blocks["blk.1.ffn_down.weight"]
+    assert packed.tensor_type == gguf.GGMLQuantizationType.Q4_1
+    values = gguf.dequantize(packed.data, packed.tensor_type)
+    assert np.array_equal(values, tiny_gguf[1]["blk.1.ffn_down.weight"])
     assert "quantization_config" not in json.loads((folder / "config.json").read_text())
 
     from transformers import AutoTokenizer
