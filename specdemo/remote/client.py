@@ -99,14 +99,14 @@ def difference(before: dict[str, float], after: dict[str, float]) -> Counters | 
     def grown(name: str) -> int | None:
         return int(after[name] - before[name]) if name in before and name in after else None
 
-    accepted = grown("num_accepted_tokens_total")
+    accepted = grown("spec_decode_num_accepted_tokens_total")
     if accepted is None or accepted < 0:  # negative: the server was started again meanwhile
         return None
     return Counters(
         "/metrics",
         accepted,
-        grown("num_draft_tokens_total"),
-        grown("num_drafts_total"),
+        grown("spec_decode_num_draft_tokens_total"),
+        grown("spec_decode_num_drafts_total"),
         own=False,
     )
 

@@ -54,13 +54,15 @@ def message_of(body: bytes) -> str:
     """The words in an error body; the engines wrap them in different objects."""
     try:
         data = json.loads(body)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        return ""
+    except ValueError:
         return "" if b"<" in body[:200] else body[:1000].decode("utf-8", "replace")
     while isinstance(data, dict):
         data = next((data[k] for k in ("error", "message", "detail", "msg") if data.get(k)), "")
     if isinstance(data, list):  # FastAPI lists what was wrong with a request
         data = "; ".join(str(item.get("msg", "")) for item in data if isinstance(item, dict))
-    return str(data)
+    return "" if data is None else str(data)
 
 
 def from_exception(server: Server, error: Exception, begun: bool) -> ServerError:

@@ -103,6 +103,11 @@ class _Run:
 
     def events(self, cancel: threading.Event | None) -> Iterator[Event]:
         client = self.client
+        if cancel is not None and cancel.is_set():
+            self.reason = "cancelled"
+            yield self._started()
+            yield from self._end(client.attribution())
+            return
         client.server = with_model(client)
         client.before()
         attribution = client.attribution()
@@ -118,7 +123,9 @@ class _Run:
         except ServerError as error:
             if not started:
                 raise
-            self.reason, self.message = "cut", str(error)
+            # Once the server has said how the answer ended, only its counts can still be lost.
+            if self.reason is None or error.key not in ("server_cut", "server_silent"):
+                self.reason, self.message = "cut", str(error)
         if self.stream is not None and self.stream.cancelled:
             self.reason = "cancelled"
         if self.reason is None:  # the stream ended, but the server did not say why

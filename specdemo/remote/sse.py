@@ -4,6 +4,7 @@ Characters may be split between reads anywhere, so bytes are kept until a line i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 
@@ -13,7 +14,7 @@ class StreamError(ValueError):
 
 @dataclass(slots=True)
 class Decoder:
-    """``feed`` returns the data of the events that became whole. ``max_line`` and ``max_total``
+    """``feed`` gives the data of the events that became whole. ``max_line`` and ``max_total``
     are in bytes: what a server sends is not trusted to end."""
 
     max_line: int = 4 * 2**20
@@ -22,22 +23,25 @@ class Decoder:
     _bytes: bytearray = field(default_factory=bytearray)
     _data: list[str] = field(default_factory=list)
 
-    def feed(self, chunk: bytes) -> list[str]:
-        """Raises ``StreamError`` for bytes that are not UTF-8 or beyond the limits."""
+    def feed(self, chunk: bytes) -> Iterator[str]:
+        """Raises ``StreamError`` for bytes that are not UTF-8 or beyond the limits, after the events
+        that came before them."""
         self._total += len(chunk)
+        end = chunk.rfind(b"\n") + 1  # only what is new is searched
+        if end:
+            lines = bytes(self._bytes + chunk[:end]).split(b"\n")[:-1]
+            self._bytes = bytearray()
+            for line in lines:
+                if len(line) > self.max_line:
+                    raise StreamError(f"a line of more than {self.max_line // 2**20} MiB")
+                event = self._line(line.removesuffix(b"\r"))
+                if event is not None:
+                    yield event
+        self._bytes += chunk[end:]
+        if len(self._bytes) > self.max_line:
+            raise StreamError(f"a line of more than {self.max_line // 2**20} MiB")
         if self._total > self.max_total:
             raise StreamError(f"more than {self.max_total // 2**20} MiB")
-        self._bytes += chunk
-        *lines, rest = self._bytes.split(b"\n")
-        if len(rest) > self.max_line or any(len(line) > self.max_line for line in lines):
-            raise StreamError(f"a line of more than {self.max_line // 2**20} MiB")
-        self._bytes = bytearray(rest)
-        events = []
-        for line in lines:
-            event = self._line(bytes(line.removesuffix(b"\r")))
-            if event is not None:
-                events.append(event)
-        return events
 
     def _line(self, line: bytes) -> str | None:
         if not line:

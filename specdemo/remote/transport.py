@@ -190,16 +190,15 @@ class Stream:
                 raise failures.silent(self._server, wait) from None
             at = time.perf_counter() - began
             try:
-                events = decoder.feed(chunk)
+                for data in decoder.feed(chunk):
+                    if data.strip() == "[DONE]":
+                        return
+                    self._queue.put(Arrival(at, data))
+                    wait = self._limits.between
             except StreamError as error:
                 if "MiB" in str(error):
                     raise failures.too_much(self._server, str(error)) from None
                 raise failures.garbage(self._server, str(error)) from None
-            for data in events:
-                if data.strip() == "[DONE]":
-                    return
-                self._queue.put(Arrival(at, data))
-                wait = self._limits.between
 
 
 def lookup(

@@ -16,7 +16,7 @@ from .openai_chunk import OpenAIChunks
 from .steps import ChunkSteps
 from .transport import Request
 
-_PREFIX = "vllm:spec_decode_"
+_PREFIX, _SPEC = "vllm:", "spec_decode_"
 
 
 @register
@@ -29,6 +29,7 @@ class VLLM(Client):
     )
     _chunks: OpenAIChunks = field(init=False)
     _before: dict[str, float] = field(default_factory=dict)
+    _speculates: bool | None = None
 
     def __post_init__(self) -> None:
         self._chunks = OpenAIChunks(self.params.max_new_tokens)
@@ -40,18 +41,17 @@ class VLLM(Client):
         return openai_body(self, extra)
 
     def before(self) -> None:
-        self._before = metrics_of(self.server, _PREFIX, self.limits)
+        shown = metrics_of(self.server, _PREFIX, self.limits)
+        self._before = {name: n for name, n in shown.items() if name.startswith(_SPEC)}
+        # The counters exist as soon as a drafter is configured. Metrics without them: no drafter.
+        self._speculates = bool(self._before) if shown else None
 
     def attribution(self) -> ChunkSteps:
-        # The counters exist as soon as a drafter is configured, one for each draft position.
-        positions = [n for n in self._before if n.startswith("num_accepted_tokens_per_pos_total[")]
-        if self._before:
-            return ChunkSteps(len(positions) or None, speculates=True)
-        return ChunkSteps(speculates=self._without_drafter())
-
-    def _without_drafter(self) -> bool | None:
-        """False: the server shows metrics but none of a drafter. None: it shows no metrics."""
-        return False if metrics_of(self.server, "vllm:", self.limits) else None
+        # One counter for each draft position.
+        positions = [
+            n for n in self._before if n.startswith(f"{_SPEC}num_accepted_tokens_per_pos_total")
+        ]
+        return ChunkSteps(len(positions) or None, self._speculates)
 
     def parse(self, data: dict[str, Any]) -> Chunk:
         chunk, _ = self._chunks.parse(data)

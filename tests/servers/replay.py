@@ -126,6 +126,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("connection", "close")
         self.end_headers()
         self.close_connection = True
+        site.streaming_began.set()
         site.play(self, answer)
 
     def _send(self, status: int, kind: str, body: bytes) -> None:
@@ -169,6 +170,7 @@ class Site:
     requests: list[tuple[str, str, Any, dict[str, str]]] = field(default_factory=list)
     hangups: list[bool] = field(default_factory=list)
     hung_up: threading.Event = field(default_factory=threading.Event)
+    streaming_began: threading.Event = field(default_factory=threading.Event)
     url: str = ""
 
     @property
