@@ -127,7 +127,7 @@ def check_settings(kind: type[Drafter], settings: dict[str, Any]) -> dict[str, A
 
 def _checked(f: dataclasses.Field[Any], value: Any) -> Any:
     low, high = f.metadata["low"], f.metadata["high"]
-    kind = type(f.default)
+    kind: Any = type(f.default)
     if kind is bool or kind is str:
         good = isinstance(value, kind)
     else:
