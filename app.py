@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
+from specdemo.hosting import prepare
+
+prepare()  # before anything imports torch
+
 
 def main(arguments: list[str] | None = None) -> int:
     from specdemo.cli import add_serve_arguments, run_serve

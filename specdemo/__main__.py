@@ -8,11 +8,9 @@ import sys
 
 from .errors import InputError
 from .events import RecordingError
+from .hosting import prepare
 
-# Set before anything is imported that would look up a host by itself.
-os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
-os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+prepare()  # before anything is imported that would look up a host by itself
 
 
 def parser() -> argparse.ArgumentParser:

@@ -84,7 +84,9 @@ def _bench(parser: argparse.ArgumentParser) -> None:
     from .remote.cli import add_server_arguments
 
     add_model_arguments(parser)
-    parser.add_argument("--questions", type=Path, required=True, help="rows as in Spec-Bench (JSONL)")
+    parser.add_argument(
+        "--questions", type=Path, help="rows as in Spec-Bench (JSONL); --server has some of its own"
+    )
     parser.add_argument("--drafters", default="ngram", help="comma separated (none is always run)")
     parser.add_argument("--limit", type=int, default=0, help="questions per category (0: all)")
     parser.add_argument("--max-new-tokens", type=int, default=128)
@@ -95,7 +97,7 @@ def _bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draft", default="", help="draft model for draft_model and hf-assisted")
     parser.add_argument("--peers", action="store_true", help="add Hugging Face generate")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the results as JSON")
-    add_server_arguments(parser)
+    add_server_arguments(parser, concurrency=True)
     parser.set_defaults(run=_run_bench)
 
 
@@ -132,13 +134,13 @@ def _config(parser: argparse.ArgumentParser) -> None:
 
 
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
-    from .ui.arguments import add_arguments
+    from .config import add_arguments
 
     add_arguments(parser)
 
 
 def run_serve(args: argparse.Namespace) -> int:
-    from .ui.page import serve
+    from .hosting.start import serve
 
     return serve(args)
 
@@ -280,6 +282,8 @@ def _run_bench(args: argparse.Namespace) -> int:
         from .remote.cli import run_bench
 
         return run_bench(args)
+    if args.questions is None:
+        raise InputError("questions", path="", why="give --questions or --server")
     from .bench import run
 
     return run(args)

@@ -63,7 +63,11 @@ SENTENCES: dict[str, str] = {
     "too_fast": "You started many runs in a short time: wait {seconds} seconds and try again.",
     "queue_full": "{waiting} runs are waiting already, and no more are taken: try again in a minute.",
     "deadline": "The run was ended after {seconds} seconds, the limit here: ask for a shorter answer.",
-    "recordings_off": "Opening recordings is switched off here.",
+    "lent_gpu": "No GPU could be had for this run ({why}): try again later.",
+    "head_unreadable": "The draft head {head} cannot be read: {why}.",
+    "head_misfit": (
+        "The draft head {head} does not fit {model}: it was made for {what} {theirs}, not {ours}."
+    ),
     "not_loaded": "The model is not loaded ({why}): nothing can be run.",
     "internal": "Something went wrong inside this run ({why}). The page goes on: try again.",
 }

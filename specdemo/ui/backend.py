@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import catalog, drafters, remote
+from ..config import Config
 from ..engine import Engine
 from ..errors import InputError
 from ..events import Event
@@ -50,8 +51,14 @@ class Backend:
 
     ``load(progress)`` gives the engine; ``servers`` are the serving engines a visitor may choose."""
 
-    def __init__(self, load: Callable[[Progress], Engine], servers: Iterable[Server] = ()) -> None:
+    def __init__(
+        self,
+        load: Callable[[Progress], Engine],
+        servers: Iterable[Server] = (),
+        config: Config | None = None,
+    ) -> None:
         self._load = load
+        self.config = config or Config()
         self.worker = Worker()
         self.state = "loading"
         self.progress: float | None = None
@@ -96,6 +103,9 @@ class Backend:
     def worker_for(self, order: Order) -> Worker:
         """Runs on a server do not wait for the device of this machine."""
         return self.network if order.server else self.worker
+
+    def admit(self, request: Any) -> None:
+        """Called before a run is taken up, with who asks. A host may refuse: see ``hosting``."""
 
     def check(self, order: Order) -> None:
         """What can be refused before a run waits for the device. Raises ``InputError``."""
@@ -143,9 +153,9 @@ class Backend:
 
 
 def default_loader(
-    model: str = "", dtype: str = "auto", device: str = "auto", threads: int = 0
+    model: str = "", dtype: str = "auto", device: str = "auto", threads: int = 0, warm: bool = True
 ) -> Callable[[Progress], Engine]:
-    """Loads the target by its catalogue name and warms it up; see ``loading.load_target``."""
+    """Loads the target by its catalogue name and, if ``warm``, runs it once; see ``load_target``."""
 
     def load(progress: Progress) -> Engine:
         import torch
@@ -153,7 +163,8 @@ def default_loader(
         if threads:
             torch.set_num_threads(threads)
         engine = Engine(load_target(model or catalog.DEFAULT, dtype, device, progress))
-        engine.warm_up()
+        if warm:
+            engine.warm_up()
         return engine
 
     return load

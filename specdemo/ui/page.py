@@ -1,17 +1,18 @@
-"""The page: what stands where, which press does what, and ``serve``."""
+"""The page: what stands where, which press does what, and how it is launched."""
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from ..errors import InputError
+from ..hosting import api
+from ..hosting.guard import app_parts
 from .backend import Backend
 from .components import Components, gr
-from .text import LANGUAGES, TEXTS, preferred, say
+from .text import LANGUAGES, TEXTS, preferred, say, say_error
 from .views import files, form, live_tab, tabs
+from .views.bus import Bus
 from .views.live import Sessions
 from .views.parts import Action, Call, Field, Tab
 from .views.presets import PRESETS, Preset
@@ -45,6 +46,7 @@ class Page:
                 for tab in tabs.TABS:
                     self._tab(tab.name, lambda tab=tab: self._other(tab))
             self._events(demo)
+            api.add(self.backend, self.sessions)
         return demo
 
     def _tab(self, name: str, fill: Any) -> None:
@@ -82,7 +84,11 @@ class Page:
                 self.new_chat = make.button("new_chat", scale=0, visible=False)
                 self.share = make.button("share", scale=0, elem_classes="quiet")
                 self.open = gr.UploadButton(
-                    say("en", "open_file"), scale=0, file_types=[".jsonl", ".html"], elem_id="do-open"
+                    say("en", "open_file"),
+                    scale=0,
+                    file_types=[".jsonl", ".html"],
+                    elem_id="do-open",
+                    visible=self.backend.config.recordings,
                 )
                 make.word(self.open, "open_file")
         make.view("live")
@@ -122,7 +128,8 @@ class Page:
                 [self.buses[bus], self.turns],
                 js=self._from_page(),
                 concurrency_id="device",
-                concurrency_limit=64,  # runs wait in the worker, which tells them their place
+                # Runs wait in the worker, which tells them their place.
+                concurrency_limit=self.backend.config.queue,
                 **QUIET,
             )
         self.stop.click(self._stop, None, None, queue=False, **QUIET)
@@ -134,7 +141,8 @@ class Page:
         for preset, button in self.examples:
             button.click(self._preset(preset), None, [*values, *self.controls.values()], **QUIET)
         self.share.click(None, values, None, js="(...all) => window.specdemo.share(...all)", **QUIET)
-        self.open.upload(files.opened, [self.open, self.lang], self.buses["live"], **QUIET)
+        if self.backend.config.recordings:
+            self.open.upload(files.opened, [self.open, self.lang], self.buses["live"], **QUIET)
         self.language.change(
             lambda lang: [lang, *self.make.updates(lang)],
             self.language,
@@ -170,6 +178,11 @@ class Page:
             session = request.session_hash or ""
             call = Call(values, settings, session, lang, self.backend, self.sessions, list(turns))
             text = ""
+            try:
+                self.backend.admit(request)
+            except InputError as error:
+                yield Bus([]).error(say_error(lang, error)).text, gr.skip()
+                return
             async for text in action.run(call):
                 yield text, gr.skip()
             if values["mode"] == "chat" and "text" in call.outcome:
@@ -199,7 +212,10 @@ class Page:
         """What a fresh page shows: the reader's language, and the values of a shared link."""
         query = str(request.query_params)
         asked = request.query_params.get("lang")
-        lang = asked if asked in TEXTS else preferred(request.headers.get("accept-language"))
+        usual = self.backend.config.lang
+        if usual not in TEXTS:
+            usual = preferred(request.headers.get("accept-language"))
+        lang = asked if asked in TEXTS else usual
         values = form.from_link(query)
         return [
             lang,
@@ -210,7 +226,7 @@ class Page:
 def launch(backend: Backend, **options: Any) -> gr.Blocks:
     """Serve the page. ``options`` go to Gradio's ``launch`` and may override what is set here."""
     demo = Page(backend).build()
-    demo.queue(max_size=64)
+    demo.queue(max_size=backend.config.queue)
     settings: dict[str, Any] = {
         "share": False,
         "ssr_mode": False,
@@ -224,27 +240,6 @@ def launch(backend: Backend, **options: Any) -> gr.Blocks:
         ),
         "head": HEAD,
     }
-    app = {"routes": routes(backend.status), **options.pop("app_kwargs", {})}
+    app = app_parts(backend, routes(backend.status)) | options.pop("app_kwargs", {})
     demo.launch(**{**settings, **options, "app_kwargs": app})
     return demo
-
-
-def serve(args: argparse.Namespace) -> int:
-    """Serve the page until interrupted. The page is there at once; the model loads behind it.
-
-    ``args``: see ``arguments.add_arguments``. Raises ``InputError`` for a wrong server entry."""
-    servers = remote.configure(getattr(args, "server", None) or ())
-    loader = default_loader(args.model or "", args.dtype, args.device, args.threads)
-    backend = Backend(loader, servers.values())
-    space = os.environ.get("SPACE_ID")
-    demo = launch(
-        backend,
-        server_name="0.0.0.0" if space else args.host,
-        server_port=args.port,
-        root_path=args.root_path,
-        prevent_thread_lock=True,
-    )
-    print(f"specdemo: {demo.local_url}", file=sys.stderr, flush=True)
-    backend.start()
-    demo.block_thread()
-    return 0

@@ -118,6 +118,7 @@ class Worker:
 
     def __init__(self, name: str = "specdemo-device", most: int = 256) -> None:
         self.name, self.most = name, most
+        self.began: Callable[[Job], None] = lambda job: None  # called when a job's turn has come
         self.usual = USUAL  # seconds, a moving average of the runs so far
         self._waiting: deque[Job] = deque()
         self._current: Job | None = None
@@ -196,6 +197,8 @@ class Worker:
                     if not self._waiting:
                         return
                     self._current = job = self._waiting.popleft()
+                if not job.given_up:
+                    self.began(job)
                 job.run()
                 if job.count and job.began is not None:  # loading has no items: it is no run
                     self.usual += 0.2 * (time.monotonic() - job.began - self.usual)

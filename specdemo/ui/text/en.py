@@ -77,7 +77,7 @@ LIVE: dict[str, str] = {
     "status_loading": "The model is loading; meanwhile a recorded run plays.",
     "status_live": "The model is ready.",
     "status_failed": "The model could not be loaded: {why}",
-    "status_waiting": "Waiting for the device: {ahead} before you.",
+    "status_waiting": "Waiting for the device: {ahead} before you, about {seconds} s.",
     "status_plain": "Measuring plain decoding: same engine, prompt, seed and dtype.",
     "status_main": "Decoding with the drafter {drafter}.",
     "status_done": "Done: {tokens} tokens in {rounds} rounds ({reason}).",

@@ -38,6 +38,14 @@ class Sessions:
         job.skip()  # one that still waits never begins
         return True
 
+    def drop(self, session: str, job: Job[Any]) -> None:
+        """Forget a run that is over: pages come and go, this table must not grow."""
+        if self._jobs.get(session, (None,))[0] is job:
+            del self._jobs[session]
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
 
 def error_sentence(error: BaseException, lang: str) -> str:
     """One sentence for whatever went wrong in a run."""
@@ -115,10 +123,12 @@ async def one(call: Call, slot: str, order: Order, bus: Bus) -> AsyncIterator[Fi
         # Runs on the event loop when the page is closed: it may only set flags.
         cancel.set()
         job.cancel()
+        call.sessions.drop(call.session, job)
 
 
 async def queueing(backend: Backend, worker: Worker, job: Job[Any], bus: Bus) -> AsyncIterator[None]:
-    """Until the job's turn: tells the page its place whenever that changes."""
+    """Until the job's turn: tells the page its place whenever that changes. Who is far back looks
+    less often: hundreds may wait."""
     said = -1
     while (ahead := worker.ahead(job)) > 0:
         if ahead != said:
@@ -126,9 +136,10 @@ async def queueing(backend: Backend, worker: Worker, job: Job[Any], bus: Bus) ->
             if backend.state == "loading":
                 bus.status("waiting", "status_loading")
             else:
-                bus.status("waiting", "status_waiting", ahead=ahead)
+                seconds = round(worker.expected_wait(job))
+                bus.status("waiting", "status_waiting", ahead=ahead, seconds=seconds)
             yield None
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(PAUSE if ahead == 1 else 5 * PAUSE)
 
 
 def closing(bus: Bus, event: Finished) -> None:
