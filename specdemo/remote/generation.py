@@ -189,7 +189,7 @@ class _Run:
             prompt_tokens=self.prompt_tokens,
             settings={**asdict(client.params), "stop": list(client.params.stop), "server": server.name},
             device=client.engine,
-            dtype=NOT_REPORTED,
+            dtype="precision not reported",
             seed=client.params.seed,
             lossless=True,
             environment={"server": server.name, "engine": client.engine, "lossless": NOT_REPORTED},
