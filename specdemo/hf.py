@@ -17,7 +17,7 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from .errors import InputError
 from .proposal import depths, tree_mask
-from .target import Session, Shape, Target
+from .target import Session, Shape, Target, eos_ids
 
 PREFILL_CHUNK = 512
 _RECURRENT = {"mamba", "mamba2", "jamba", "rwkv", "recurrent_gemma", "falcon_mamba", "bamba", "zamba2"}
@@ -92,15 +92,6 @@ class HFTarget(Target):
             model._modules[model.base_model_prefix] = base
             self._shallow[layers] = model
         return self._shallow[layers]
-
-
-def eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """Every id that ends an answer: generation config, model config and tokenizer together."""
-    found: set[int] = set()
-    for source in (model.generation_config, model.config, tokenizer):
-        value = getattr(source, "eos_token_id", None)
-        found |= set(value if isinstance(value, (list, tuple)) else [] if value is None else [value])
-    return frozenset(found)
 
 
 class HFSession(Session):

@@ -6,8 +6,6 @@ are made here, when a model is wanted: replays and servers' pages start without 
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,10 +69,11 @@ def load_target(
 
 
 def _load(place: Place, kind: str, device: torch.device) -> Target:
+    from . import lean
+
     tokenizer = _tokenizer(place)
-    loaded = _model(place, kind, device)
-    lean = _lean()
-    if lean and lean.supports(loaded):
+    loaded = _skeleton(place, kind, device) or _model(place, kind, device)
+    if lean.supports(loaded):
         gguf = Path(place.path, embedded.BLOCKS) if kind == "q4" else None
         return lean.LeanTarget(loaded, tokenizer, name=place.name, dtype_name=kind, gguf=gguf)
     if kind == "q4":
@@ -82,11 +81,6 @@ def _load(place: Place, kind: str, device: torch.device) -> Target:
     from .hf import HFTarget
 
     return HFTarget(loaded, tokenizer, name=place.name, dtype_name=kind)
-
-
-def _lean() -> Any:
-    found = importlib.util.find_spec(".lean", __package__)
-    return importlib.import_module(".lean", __package__) if found else None
 
 
 def load_tokenizer(model: str = DEFAULT) -> PreTrainedTokenizerBase:
@@ -149,7 +143,7 @@ def _dtype(name: str, device: torch.device, place: Place) -> str:
         raise InputError("dtype", dtype="bf16", why="this GPU does not know it")
     if name != "auto":
         return name
-    if four_bit and _lean():
+    if four_bit:
         return "q4"
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
@@ -157,12 +151,30 @@ def _dtype(name: str, device: torch.device, place: Place) -> str:
 
 
 def _tokenizer(place: Place) -> PreTrainedTokenizerBase:
-    from transformers import AutoTokenizer
-
     with _sentences(place):
+        if place.embedded:  # without the search for the right class and its imports
+            from transformers import PreTrainedTokenizerFast
+
+            return PreTrainedTokenizerFast.from_pretrained(place.path, local_files_only=True)
+        from transformers import AutoTokenizer
+
         return AutoTokenizer.from_pretrained(
             place.path, trust_remote_code=False, local_files_only=place.local
         )
+
+
+def _skeleton(place: Place, dtype: str, device: torch.device) -> Any:
+    """The embedded model's weights without transformers' modelling code, if the lean path runs them."""
+    if not place.embedded:
+        return None
+    import torch
+
+    from . import lean, skeleton
+
+    with _sentences(place):
+        kind = torch.float32 if dtype == "fp32" else torch.bfloat16
+        found = skeleton.read(Path(place.path), kind, device)
+    return found if found is not None and lean.supports(found) else None
 
 
 def _model(place: Place, dtype: str, device: torch.device) -> PreTrainedModel:

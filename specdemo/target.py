@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,6 +56,15 @@ class Target(ABC):
         """Wait for the device: called at the borders of timed phases."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def eos_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Every id that ends an answer: generation config, model config and tokenizer together."""
+    found: set[int] = set()
+    for source in (model.generation_config, model.config, tokenizer):
+        value = getattr(source, "eos_token_id", None)
+        found |= set(value if isinstance(value, (list, tuple)) else [] if value is None else [value])
+    return frozenset(found)
 
 
 class Session(ABC):
