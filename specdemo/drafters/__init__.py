@@ -8,12 +8,14 @@ from ..errors import InputError
 from ..target import Target
 from .base import Context, Drafter, check_settings, control, controls
 from .draft_model import DraftModel
+from .eagle3 import Eagle3
 from .early_exit import EarlyExit
+from .medusa import Medusa
 from .ngram import NGram
 from .none import NoDraft
 
 REGISTRY: dict[str, type[Drafter]] = {
-    kind.name: kind for kind in (NoDraft, NGram, DraftModel, EarlyExit)
+    kind.name: kind for kind in (NoDraft, NGram, DraftModel, EarlyExit, Eagle3, Medusa)
 }
 
 

@@ -1,0 +1,171 @@
+"""The EAGLE-3 head as it drafts: a few rows at a time, on a KV cache of its own.
+
+Li et al. 2025 (section 3.1); names and order of the published checkpoints. Weights are kept in the
+form that is fastest for few rows on this device, activations in fp32 on the CPU.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..heads import Eagle3Head
+from ..lean.kernels import DenseMatrix, HalfMatrix, Matrix, half_available, representable
+from ..target import Target
+
+
+class Eagle3Layer:
+    """Weights of one head on one target; holds no state of a run.
+
+    ``ids``: the target's id of each draft token, a list, or None when they are the same.
+    ``step_cost``: time of one draft step of one row, in one-row passes of this target."""
+
+    def __init__(self, head: Eagle3Head, target: Target) -> None:
+        self.head, self.device = head, target.device
+        halves = self.device.type == "cpu" and target.dtype_name != "fp32" and half_available()
+        full = target.dtype_name == "fp32" or self.device.type == "cpu"
+        self.dtype = torch.float32 if full else torch.bfloat16
+        parts = {name: t.to(self.device, self.dtype) for name, t in head.tensors.items()}
+
+        def matrix(*names: str) -> Matrix:
+            weight = torch.cat([parts[name] for name in names]).contiguous()
+            return HalfMatrix(weight) if halves and representable(weight) else DenseMatrix(weight)
+
+        inner = "midlayer."
+        self.fuse = matrix("fc")
+        self.qkv = matrix(*(f"{inner}self_attn.{p}_proj" for p in "qkv"))
+        self.output = matrix(inner + "self_attn.o_proj")
+        self.gate_up = matrix(inner + "mlp.gate_proj", inner + "mlp.up_proj")
+        self.down = matrix(inner + "mlp.down_proj")
+        self.vocabulary = matrix("lm_head")
+        self.norms = {
+            name: parts[key]
+            for name, key in (
+                ("embedding", inner + "input_layernorm"),
+                ("hidden", inner + "hidden_norm"),
+                ("mlp", inner + "post_attention_layernorm"),
+                ("final", "norm"),
+            )
+        }
+        table = head.embedding if head.embedding is not None else target.embedding()
+        self.table = table.detach().to(self.device)
+        self.frequencies = head.inv_freq.to(self.device)
+        self.ids: list[int] | None = None if head.ids is None else head.ids.tolist()
+        self.id_tensor = None if head.ids is None else head.ids.to(self.device)
+        self._step_cost: float | None = None
+
+    def _apply(self, matrix: Matrix, x: Tensor) -> Tensor:
+        out = torch.empty(x.shape[0], matrix.shape[0], dtype=matrix.dtype, device=x.device)
+        return matrix.apply(x, out)
+
+    def _norm(self, x: Tensor, name: str) -> Tensor:
+        weight = self.norms[name]
+        return F.rms_norm(x, weight.shape, weight, self.head.eps)
+
+    def features(self, states: Sequence[Tensor]) -> Tensor:
+        """Fused states ``[T, H]`` of captured target states, each ``[T, target H]``."""
+        return self._apply(self.fuse, torch.cat([s.to(self.dtype) for s in states], dim=-1))
+
+    def forward(
+        self, hidden: Tensor, tokens: Sequence[int], positions: Sequence[int], cache: Cache, mask: Tensor
+    ) -> Tensor:
+        """Pre-norm outputs ``[T, H]``. ``hidden`` ``[T, H]``: fused states or earlier outputs. The
+        rows' keys go to ``cache`` behind ``cache.used``; ``mask`` ``[T, used + T]`` bool."""
+        head, count = self.head, len(tokens)
+        index = torch.tensor(tokens, device=self.device)
+        embedded = F.embedding(index, self.table).to(self.dtype)
+        states = self._norm(hidden, "hidden")
+        residual = states if head.norm_before_residual else hidden
+        wide = torch.cat([self._norm(embedded, "embedding"), states], dim=-1)
+        qkv = self._apply(self.qkv, wide).view(count, -1, head.head_dim)
+        turned, values = qkv.split([head.heads + head.kv_heads, head.kv_heads], dim=1)
+        turned = self._rotate(turned, positions)
+        q, k = turned.split([head.heads, head.kv_heads], dim=1)
+        keys, values = cache.append(k, values)  # [kv heads, used + T, D]
+        mixed = F.scaled_dot_product_attention(
+            q.transpose(0, 1)[None],
+            keys[None],
+            values[None],
+            attn_mask=mask[None, None],
+            enable_gqa=head.heads != head.kv_heads,
+        )[0]
+        rows = mixed.transpose(0, 1).reshape(count, -1)
+        states = residual + self._apply(self.output, rows)
+        gate, up = self._apply(self.gate_up, self._norm(states, "mlp")).chunk(2, dim=-1)
+        return states + self._apply(self.down, F.silu(gate) * up)
+
+    def _rotate(self, x: Tensor, positions: Sequence[int]) -> Tensor:
+        at = torch.tensor(positions, device=self.device, dtype=torch.float32)
+        angles = at[:, None] * self.frequencies
+        cos, sin = angles.cos()[:, None], angles.sin()[:, None]  # [T, 1, D/2]
+        scale = self.head.rope_scale
+        first, second = x.float().chunk(2, dim=-1)
+        turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+        return (turned * scale if scale != 1.0 else turned).to(self.dtype)
+
+    def logits(self, output: Tensor) -> Tensor:
+        """Logits ``[T, draft V]`` of pre-norm outputs."""
+        return self._apply(self.vocabulary, self._norm(output, "final"))
+
+    def scatter(self, logits: Tensor, vocab: int) -> Tensor:
+        """Logits over the target's vocabulary ``[T, V]``; tokens the draft does not know: -inf."""
+        full = logits.new_full((logits.shape[0], vocab), -torch.inf)
+        if self.id_tensor is None:
+            full[:, : logits.shape[1]] = logits[:, :vocab]
+        else:
+            full[:, self.id_tensor] = logits
+        return full
+
+    def step_cost(self, target: Target) -> float:
+        """Measured once (a tenth of a second), then fixed: a tree must not depend on today's load,
+        or the same seed would not give the same run."""
+        if self._step_cost is None:
+            self._step_cost = self._measure(target)
+        return self._step_cost
+
+    @torch.inference_mode()
+    def _measure(self, target: Target) -> float:
+        session = target.open(64)
+        session.prefill([0] * 16)
+        cache = Cache(self, 64)
+        state = torch.zeros(1, self.head.hidden, dtype=self.dtype, device=self.device)
+        mask = torch.ones(1, 1, dtype=torch.bool, device=self.device)
+
+        def draft() -> None:
+            cache.used = 0
+            self.logits(self.forward(state, [0], [0], cache, mask)).topk(4).values.tolist()
+
+        def verify() -> None:
+            session.forward([0], [-1]).argmax(-1).tolist()
+
+        best = [min(_time(work) for _ in range(6)) for work in (draft, verify)]
+        session.close()
+        return best[0] / best[1]
+
+
+def _time(work: object) -> float:
+    start = time.perf_counter()
+    work()  # type: ignore[operator]
+    return time.perf_counter() - start
+
+
+class Cache:
+    """Keys and values of a run: ``used`` rows count; what lies behind is scratch."""
+
+    def __init__(self, layer: Eagle3Layer, capacity: int) -> None:
+        shape = (layer.head.kv_heads, capacity, layer.head.head_dim)
+        self.keys = torch.zeros(shape, dtype=layer.dtype, device=layer.device)
+        self.values = torch.zeros_like(self.keys)
+        self.used = 0
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write ``[T, kv heads, D]`` behind the used rows; all rows up to there."""
+        end = self.used + keys.shape[0]
+        self.keys[:, self.used : end] = keys.transpose(0, 1)
+        self.values[:, self.used : end] = values.transpose(0, 1)
+        self.used = end
+        return self.keys[:, :end], self.values[:, :end]

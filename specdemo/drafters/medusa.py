@@ -1,0 +1,123 @@
+"""Medusa: heads on the target's last state guess the tokens after the next, all at once (Cai et al.
+2024). They do not see each other's tokens, so acceptance falls quickly with depth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+
+from ..proposal import ROOT, Proposal
+from ..target import Target
+from ..verify import Verdict
+from . import trained
+from .base import Context, Drafter, check_settings, control
+from .medusa_layer import MedusaLayer
+from .none import EMPTY
+from .tree import best_size, sparse_tree
+
+#: Used for heads without measured accuracies: a typical fall with depth and rank.
+TYPICAL = tuple(tuple(0.5 * 0.7**d * 0.35**r for r in range(10)) for d in range(8))
+
+
+@dataclass
+class Medusa(Drafter):
+    """Drafts ``depth`` tokens deep with one head a depth, a sparse tree of at most ``budget`` nodes
+    chosen from the heads' measured accuracies.
+
+    Head i knows the target's state of the last pass and predicts the token i + 2 places on; the next
+    token itself is the one the target committed, so the first head's guess is the first draft token.
+    ``adaptive``: the size of the tree with the best expected speed-up on this machine; no draft when
+    none is worth it."""
+
+    name: ClassVar[str] = "medusa"
+    deterministic: ClassVar[bool] = True
+    depth: int = control(4, 1, 8)
+    budget: int = control(15, 1, 63)
+    top_k: int = control(8, 1, 10)
+    adaptive: bool = control(True)
+
+    layer: MedusaLayer | None = field(default=None, repr=False)
+    depth_tested: list[int] = field(default_factory=list, init=False, repr=False)
+    depth_accepted: list[int] = field(default_factory=list, init=False, repr=False)
+    _ready: bool = field(default=False, init=False, repr=False)
+
+    @classmethod
+    def build(
+        cls, target: Target, settings: dict[str, Any], head: str = "", **resources: Any
+    ) -> Medusa:
+        """``head``: folder or Hub id of published heads; empty: those of the target.
+        Raises ``InputError``: ``needs``, ``head_unreadable``, ``head_misfit``."""
+        checked = check_settings(cls, settings)
+        return cls(**checked, layer=trained.medusa(target, head), final=target.shape.layers)
+
+    final: int = field(default=0, repr=False)  # index of the final state in ``hidden_states``
+
+    @property
+    def hidden_layers(self) -> tuple[int, ...]:
+        return (self.final,)
+
+    def start(self, context: Context) -> None:
+        self._ready = len(context.prompt) > 1
+        self.depth_tested, self.depth_accepted = [0] * self.depth, [0] * self.depth
+
+    @torch.inference_mode()
+    def propose(self, context: Context) -> Proposal:
+        assert self.layer is not None
+        depth = min(self.depth, context.room, self.layer.count)
+        if depth < 1 or not self._ready:
+            return EMPTY
+        paths = self._paths(context, depth)
+        if not paths:
+            return EMPTY
+        states = context.session.hidden[self.final]
+        # After prefill the last row is the last state; after a pass it is the last kept row's.
+        at = context.kept[-1] if context.kept else len(states) - 1
+        deepest = max(len(path) for path in paths)
+        logits = self.layer.logits(states[at : at + 1], deepest)
+        found = logits.topk(min(self.top_k, logits.shape[-1]), dim=-1).indices.tolist()
+        ids = self.layer.ids
+        tokens: list[int] = []
+        parents: list[int] = []
+        places: dict[tuple[int, ...], int] = {(): ROOT}
+        for path in sorted(paths, key=lambda p: (len(p), p)):
+            choice = found[len(path) - 1][path[-1]]
+            places[path] = len(tokens)
+            tokens.append(ids[choice] if ids else choice)
+            parents.append(places[path[:-1]])
+        return Proposal(tokens, parents)
+
+    def _paths(self, context: Context, depth: int) -> list[tuple[int, ...]]:
+        """The static tree, cut to what this machine's pass costs make worth it."""
+        rates = self.rates(depth)
+        paths = sparse_tree(rates, self.budget)
+        if self.adaptive:
+            paths = paths[: best_size([path_score(rates, p) for p in paths], context.pass_cost)]
+        return paths
+
+    def rates(self, depth: int) -> list[list[float]]:
+        """Accuracy per depth and rank, as measured when the heads were trained."""
+        assert self.layer is not None
+        known: Sequence[Sequence[float]] = self.layer.heads.accuracies or TYPICAL
+        return [list(row[: self.top_k]) for row in known[:depth]]
+
+    def observe(self, context: Context, proposal: Proposal, verdict: Verdict) -> None:
+        """Count accepted and tested drafts per depth: what the page shows of the heads' weakness."""
+        self._ready = True
+        accepted = len(verdict.path)
+        node = verdict.path[-1] if verdict.path else ROOT
+        for depth in range(min(accepted, self.depth)):
+            self.depth_tested[depth] += 1
+            self.depth_accepted[depth] += 1
+        if proposal.children[node + 1] and accepted < self.depth:
+            self.depth_tested[accepted] += 1
+
+
+def path_score(rates: Sequence[Sequence[float]], path: Sequence[int]) -> float:
+    """Chance that all choices of a path are right, the depths taken as independent."""
+    score = 1.0
+    for depth, rank in enumerate(path):
+        score *= rates[depth][rank]
+    return score

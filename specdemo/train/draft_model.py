@@ -1,0 +1,228 @@
+"""Training a small Llama with the target's tokenizer, distilled from the target.
+
+Its tied embeddings are the target's, reduced to the subspace that keeps the target's logits best; its
+output is pulled towards the target's final state in that subspace (dense supervision) and its softmax
+towards the target's. The softmax runs over candidates only: frequent tokens, those of the batch, and
+some drawn at random, so that no row of the vocabulary is forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from .data import FeatureStore, Sample, batches
+from .eagle3 import draft_vocabulary
+from .loop import Averaged, Checkpoint, Progress, pad
+
+
+@dataclass(slots=True)
+class Plan:
+    hidden: int = 192
+    layers: int = 3
+    intermediate: int = 512
+    frequent: int = 4096
+    negatives: int = 256
+    tokens: int = 4_000_000
+    batch_tokens: int = 1024
+    rate: float = 1e-3
+    warm_up: int = 100
+    average: float = 0.998
+    regression: float = 0.5
+    prompt_weight: float = 0.3
+    evaluate_every: int = 100_000
+    seed: int = 0
+
+
+def subspace(states: Tensor, embedding: Tensor, weights: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """(embeddings ``[V, size]``, map ``[H, size]``) with ``(states @ map) @ embeddings.T`` the best
+    approximation of rank ``size`` to the logits ``states @ embedding.T``, tokens weighted by
+    ``weights`` ``[V]``."""
+    covariance = states.T @ states / len(states)
+    values, vectors = torch.linalg.eigh(covariance)
+    root = values.clamp_min(1e-6).sqrt()
+    whiten, colour = vectors / root, vectors * root  # states @ whiten is white
+    inner = colour.T @ (embedding.T @ (embedding * weights[:, None])) @ colour
+    chosen = torch.linalg.eigh(inner)[1][:, -size:]  # the directions with most of the logits
+    return embedding @ colour @ chosen, whiten @ chosen
+
+
+def make_model(plan: Plan, target: Any) -> LlamaForCausalLM:
+    """A random Llama with the sizes of ``plan`` and the vocabulary of ``target`` (a LlamaConfig)."""
+    heads = max(plan.hidden // 64, 1)
+    config = LlamaConfig(
+        vocab_size=target.vocab_size,
+        hidden_size=plan.hidden,
+        intermediate_size=plan.intermediate,
+        num_hidden_layers=plan.layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=plan.hidden // heads,
+        max_position_embeddings=target.max_position_embeddings,
+        rms_norm_eps=1e-5,
+        rope_theta=10000.0,
+        tie_word_embeddings=True,
+        bos_token_id=target.bos_token_id,
+        eos_token_id=target.eos_token_id,
+        pad_token_id=target.pad_token_id,
+        initializer_range=0.05,
+        attn_implementation="sdpa",
+    )
+    return LlamaForCausalLM(config).float()
+
+
+class Trainer:
+    def __init__(
+        self,
+        store: FeatureStore,
+        embedding: Tensor,
+        config: Any,
+        plan: Plan,
+        folder: Path,
+        device: torch.device,
+        eos: Sequence[int] = (),
+    ) -> None:
+        """``embedding`` ``[V, H]``: the target's (tied) embeddings; ``config``: its configuration."""
+        self.store, self.plan, self.device = store, plan, device
+        self.embedding = embedding.to(device)
+        self.final = len(store.info.layers) - 1
+        self.random, self.seen = random.Random(plan.seed), 0
+        self.frequent = draft_vocabulary(store.corpus, store.info.vocab, plan.frequent, eos).to(device)
+        torch.manual_seed(plan.seed)
+        self.model = make_model(plan, config).to(device)
+        self.reduce = torch.zeros(store.info.hidden, plan.hidden)
+        self.checkpoint = Checkpoint(folder)
+        if not self.checkpoint.file.exists():
+            self._start()
+        self.optimiser = torch.optim.AdamW(
+            self.model.parameters(), lr=plan.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
+        )
+        self.average = Averaged(self.model, plan.average)
+        state = self.checkpoint.load(self.model, self.optimiser, self.average)
+        if state is not None:
+            self.seen, self.reduce = int(state["seen"]), state["reduce"]
+            self.random.seed(plan.seed + self.seen)
+        self.reduce = self.reduce.to(device)
+
+    @torch.no_grad()
+    def _start(self) -> None:
+        states = torch.cat([self._final(s)[1:] for s in self.store.train[:200]])
+        counts = torch.full((self.store.info.vocab,), 0.01)
+        counts[self.frequent.cpu()] = 1.0
+        table, self.reduce = subspace(states, self.embedding.cpu(), counts, self.plan.hidden)
+        truth = (states[:2000] @ self.embedding.cpu().T).argmax(-1)
+        kept = ((states[:2000] @ self.reduce) @ table.T).argmax(-1) == truth
+        scale = (states @ self.reduce).square().mean().sqrt()
+        self.model.model.embed_tokens.weight.copy_(table)
+        self.model.model.norm.weight.fill_(float(scale))
+        self.checkpoint.log(
+            event="start", argmax_kept=float(kept.float().mean()), plan=asdict(self.plan)
+        )
+
+    def _final(self, sample: Sample) -> Tensor:
+        return torch.from_numpy(np.asarray(sample.features[:, self.final], dtype=np.float32))
+
+    def _batch(self, samples: Sequence[Sample]) -> tuple[Tensor, Tensor, Tensor]:
+        """ids ``[B, T]``, final states ``[B, T, H]``, weights ``[B, T]``."""
+        length = max(len(s.row.ids) for s in samples)
+        weights = []
+        for sample in samples:
+            weight = torch.full((len(sample.row.ids),), self.plan.prompt_weight)
+            weight[max(sample.row.response_start - 1, 0) :] = 1.0
+            weight[0] = 0.0
+            weights.append(weight)
+        return (
+            pad([s.row.ids for s in samples], length).to(self.device),
+            pad([self._final(s) for s in samples], length).to(self.device),
+            pad(weights, length).to(self.device),
+        )
+
+    def loss(self, samples: Sequence[Sample]) -> Tensor:
+        ids, final, weight = self._batch(samples)
+        output = self.model.model(ids, use_cache=False).last_hidden_state
+        used = weight > 0
+        made, states, share = output[used], final[used], weight[used]
+        table = self.model.model.embed_tokens.weight
+        drawn = torch.randint(len(table), (self.plan.negatives,), device=self.device)
+        candidates = torch.cat([self.frequent, ids.flatten(), drawn]).unique()
+        with torch.no_grad():
+            expected = F.linear(states, self.embedding[candidates]).softmax(-1)
+            wanted = states @ self.reduce
+            spread = wanted.var(0).mean()
+        entropy = -(expected * F.linear(made, table[candidates]).log_softmax(-1)).sum(-1)
+        error = (made - wanted).square().mean(-1) / spread
+        return ((entropy + self.plan.regression * error) * share).sum() / share.sum()
+
+    def run(self) -> dict[str, Any]:
+        """Train until ``plan.tokens`` tokens are seen; returns the last held-out figures."""
+        plan, progress = self.plan, Progress(self.plan.tokens)
+        figures = self.evaluate()
+        self.checkpoint.log(seen=self.seen, **figures)
+        next_look = self.seen + plan.evaluate_every
+        while self.seen < plan.tokens:
+            self.store.refresh()
+            order = list(range(len(self.store.train)))
+            self.random.shuffle(order)
+            for group in batches(self.store.train, plan.batch_tokens, order):
+                for settings in self.optimiser.param_groups:
+                    settings["lr"] = plan.rate * min(1.0, (self.average.count + 1) / plan.warm_up)
+                loss = self.loss(group)
+                self.optimiser.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+                self.optimiser.step()
+                self.average.update(self.model)
+                self.seen += sum(len(s.row.ids) for s in group)
+                progress.show(self.seen, f"loss {float(loss.detach()):.3f} {json.dumps(figures)}")
+                if self.seen >= next_look or self.seen >= plan.tokens:
+                    next_look = self.seen + plan.evaluate_every
+                    figures = self.evaluate()
+                    self.checkpoint.log(seen=self.seen, loss=float(loss.detach()), **figures)
+                    self.save()
+                    progress.show(self.seen, json.dumps(figures), force=True)
+                if self.seen >= plan.tokens:
+                    break
+        return figures
+
+    @torch.no_grad()
+    def evaluate(self, rows: int = 40) -> dict[str, Any]:
+        """On held-out answers: how often the draft's argmax over the whole vocabulary is the target's
+        (``top1``), and the mean committed tokens of a greedy chain of 3 on greedy rows."""
+        self.average.swap(self.model)
+        hits, count, chain, chains = 0.0, 0, 0.0, 0
+        for sample in self.store.held_out[:rows]:
+            start = max(sample.row.response_start - 1, 0)
+            ids, final, _ = self._batch([sample])
+            made = self.model(ids, use_cache=False).logits[0, start:].argmax(-1)
+            right = (made == F.linear(final[0, start:], self.embedding).argmax(-1)).double()
+            hits += float(right.sum())
+            count += len(right)
+            if sample.row.greedy:
+                two = right[:-2] * right[1:-1]
+                chain += float((1 + right[:-2] + two + two * right[2:]).sum())
+                chains += len(right) - 2
+        self.average.swap(self.model)
+        return {"top1": round(hits / max(count, 1), 4), "chain": round(chain / max(chains, 1), 4)}
+
+    def save(self) -> None:
+        state = {"seen": self.seen, "reduce": self.reduce.cpu()}
+        self.checkpoint.save(self.model, self.optimiser, self.average, state)
+
+    def publish(self, folder: Path, tokenizer: Any) -> None:
+        """The averaged weights as a Hugging Face folder in bf16, the tokenizer beside them."""
+        self.average.swap(self.model)
+        copy = LlamaForCausalLM(self.model.config)
+        copy.load_state_dict(self.model.state_dict())
+        self.average.swap(self.model)
+        copy.to(torch.bfloat16).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)

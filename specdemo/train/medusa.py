@@ -1,0 +1,197 @@
+"""Training Medusa heads on cached states (Cai et al. 2024, "Medusa-1": the target stays as it is).
+
+One residual block a head; the output head is the target's own, over a reduced vocabulary, so that a
+set of heads is small. Each head learns from the target's whole softmax at its offset.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .data import FeatureStore, Sample, batches
+from .eagle3 import draft_vocabulary
+from .eagle3_init import Ridge
+from .loop import Averaged, Checkpoint, Progress
+
+RANKS = 10  # accuracies are measured down to this rank
+
+
+@dataclass(slots=True)
+class Plan:
+    heads: int = 4
+    draft_vocab: int = 4096
+    tokens: int = 1_000_000
+    batch_tokens: int = 512
+    rate: float = 5e-4
+    warm_up: int = 50
+    warm_start: int = 150_000
+    average: float = 0.998
+    decay: float = 0.8
+    evaluate_every: int = 50_000
+    seed: int = 0
+
+
+class Heads(nn.Module):
+    """``weight`` ``[K, H, H]`` and ``bias`` ``[K, H]`` of the residual blocks."""
+
+    def __init__(self, count: int, hidden: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(count, hidden, hidden))
+        self.bias = nn.Parameter(torch.zeros(count, hidden))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[N, H]`` to ``[K, N, H]``: x + SiLU(W x + b)."""
+        return x + F.silu(torch.einsum("kij,nj->kni", self.weight, x) + self.bias[:, None])
+
+
+class Trainer:
+    def __init__(
+        self,
+        store: FeatureStore,
+        output: Tensor,
+        plan: Plan,
+        folder: Path,
+        device: torch.device,
+        eos: Sequence[int] = (),
+    ) -> None:
+        """``output`` ``[V, H]``: the target's output head."""
+        self.store, self.plan, self.device = store, plan, device
+        self.target_head = output.to(device)
+        self.final = len(store.info.layers) - 1
+        self.vocabulary = draft_vocabulary(store.corpus, store.info.vocab, plan.draft_vocab, eos)
+        self.rows = self.target_head[self.vocabulary.to(device)]
+        self.heads = Heads(plan.heads, store.info.hidden).to(device)
+        self.checkpoint = Checkpoint(folder)
+        self.random, self.seen = random.Random(plan.seed), 0
+        if not self.checkpoint.file.exists():
+            self._warm_start()
+        self.optimiser = torch.optim.AdamW(
+            self.heads.parameters(), lr=plan.rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
+        )
+        self.average = Averaged(self.heads, plan.average)
+        state = self.checkpoint.load(self.heads, self.optimiser, self.average)
+        if state is not None:
+            self.seen, self.vocabulary = int(state["seen"]), state["vocabulary"]
+            self.rows = self.target_head[self.vocabulary.to(device)]
+            self.random.seed(plan.seed + self.seen)
+
+    def _states(self, samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:
+        """(states ``[N, H]``, states at the next K offsets ``[K, N, H]``) within the answers."""
+        inputs, labels = [], []
+        count = self.plan.heads
+        for sample in samples:
+            states = np.asarray(sample.features[:, self.final], dtype=np.float32)
+            rows = torch.from_numpy(states)
+            start, end = max(sample.row.response_start - 2, 1), len(rows) - count
+            if end > start:
+                inputs.append(rows[start:end])
+                labels.append(torch.stack([rows[start + 1 + i : end + 1 + i] for i in range(count)]))
+        return torch.cat(inputs).to(self.device), torch.cat(labels, dim=1).to(self.device)
+
+    @torch.no_grad()
+    def _warm_start(self) -> None:
+        """Ridge regression of each later state on the present one; SiLU(z) is z / 2 for small z."""
+        hidden, fits = self.store.info.hidden, []
+        fits = [Ridge(hidden, hidden) for _ in range(self.plan.heads)]
+        seen = 0
+        for group in batches(self.store.train, 8192, range(len(self.store.train))):
+            x, later = self._states(group)
+            for fit, y in zip(fits, later, strict=True):
+                fit.add(x, y - x)
+            seen += len(x)
+            if seen > self.plan.warm_start:
+                break
+        for index, fit in enumerate(fits):
+            self.heads.weight[index] = 2.0 * fit.solve(0.02)
+        self.checkpoint.log(event="warm start", rows=seen, plan=asdict(self.plan))
+
+    def loss(self, samples: Sequence[Sample]) -> Tensor:
+        x, later = self._states(samples)
+        outputs = self.heads(x)  # [K, N, H]
+        total, weights = torch.zeros((), device=self.device), 0.0
+        for index, (made, final) in enumerate(zip(outputs, later, strict=True)):
+            with torch.no_grad():
+                expected = F.linear(final, self.rows).softmax(-1)
+            entropy = -(expected * F.linear(made, self.rows).log_softmax(-1)).sum(-1).mean()
+            total = total + self.plan.decay**index * entropy
+            weights += self.plan.decay**index
+        return total / weights
+
+    def run(self) -> dict[str, Any]:
+        """Train until ``plan.tokens`` tokens are seen; returns the last held-out figures."""
+        plan, progress = self.plan, Progress(self.plan.tokens)
+        figures = self.evaluate()
+        self.checkpoint.log(seen=self.seen, **figures)
+        next_look = self.seen + plan.evaluate_every
+        while self.seen < plan.tokens:
+            self.store.refresh()
+            order = list(range(len(self.store.train)))
+            self.random.shuffle(order)
+            for group in batches(self.store.train, plan.batch_tokens, order):
+                for settings in self.optimiser.param_groups:
+                    settings["lr"] = plan.rate * min(1.0, (self.average.count + 1) / plan.warm_up)
+                loss = self.loss(group)
+                self.optimiser.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                torch.nn.utils.clip_grad_norm_(self.heads.parameters(), 0.5)
+                self.optimiser.step()
+                self.average.update(self.heads)
+                self.seen += sum(len(s.row.ids) for s in group)
+                progress.show(self.seen, f"loss {float(loss.detach()):.3f} {short(figures)}")
+                if self.seen >= next_look or self.seen >= plan.tokens:
+                    next_look = self.seen + plan.evaluate_every
+                    figures = self.evaluate()
+                    self.checkpoint.log(seen=self.seen, loss=float(loss.detach()), **figures)
+                    self.save()
+                    progress.show(self.seen, short(figures), force=True)
+                if self.seen >= plan.tokens:
+                    break
+        return figures
+
+    @torch.no_grad()
+    def evaluate(self, rows: int = 40) -> dict[str, Any]:
+        """Per head and rank: how often the head's choice is the target's argmax, on held-out answers."""
+        self.average.swap(self.heads)
+        hits = torch.zeros(self.plan.heads, RANKS, dtype=torch.float64)
+        count = 0
+        for sample in self.store.held_out[:rows]:
+            if len(sample.row.ids) - self.plan.heads <= max(sample.row.response_start - 2, 1):
+                continue
+            x, later = self._states([sample])
+            made = self.heads(x)
+            for index in range(self.plan.heads):
+                top = F.linear(made[index], self.rows).topk(RANKS, dim=-1).indices
+                truth = F.linear(later[index], self.target_head).argmax(-1, keepdim=True)
+                right = self.vocabulary.to(self.device)[top] == truth
+                hits[index] += right.sum(0).cpu()
+            count += len(x)
+        self.average.swap(self.heads)
+        rates = (hits / max(count, 1)).tolist()
+        return {"accuracies": [[round(r, 4) for r in row] for row in rates], "rows": count}
+
+    def save(self) -> None:
+        state = {"seen": self.seen, "vocabulary": self.vocabulary}
+        self.checkpoint.save(self.heads, self.optimiser, self.average, state)
+
+    def published(self) -> dict[str, Tensor]:
+        """The averaged blocks under the published names, and the reduced vocabulary as ``d2t``."""
+        weight, bias = self.average.values["weight"].cpu(), self.average.values["bias"].cpu()
+        tensors = {"d2t": self.vocabulary - torch.arange(len(self.vocabulary))}
+        for index in range(self.plan.heads):
+            tensors[f"{index}.0.linear.weight"] = weight[index].clone()
+            tensors[f"{index}.0.linear.bias"] = bias[index].clone()
+        return tensors
+
+
+def short(figures: dict[str, Any]) -> str:
+    return json.dumps({"top1": [row[0] for row in figures["accuracies"]]})
