@@ -1,0 +1,167 @@
+"""The lean forward for a fixed number of rows and keys: buffers and views made once, few operations.
+
+What takes time in a small model on a CPU is, besides reading weights, the number of operations:
+every torch call costs a microsecond or two, every small copy as much. So everything that can be is
+written into place, views are made once per shape, and
+
+* the RMS norm is three operations: the residual row carries one more column, sqrt(H eps), so that
+  its plain Euclidean norm is sqrt(H) times the root mean square with epsilon; the sqrt(H) is folded
+  into the norm's weight;
+* the rotary embedding is one complex product for queries (the scores' scale folded in), one for keys;
+* keys and values of a row are neighbours in the cache: one copy writes both;
+* the query heads of a group are rows of one product per key head.
+
+Shapes: T rows, L keys, H hidden, N query heads, M key heads, G = N / M, D head size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .weights import Layer, Weights
+
+
+class Pass:
+    """One shape of the forward. ``cache``: ``[layers, rows, 2, M, D]``, written at ``slots``."""
+
+    def __init__(self, weights: Weights, cache: Tensor, rows: int, keys: int) -> None:
+        plan, device = weights.plan, cache.device
+        self.weights, self.rows, self.keys = weights, rows, keys
+        self.group = plan.group
+        first = weights.layers[0]
+        queries, pairs = plan.heads * plan.head_dim, plan.head_dim // 2
+
+        def buffer(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros(*shape, dtype=dtype, device=device)
+
+        self.ids = buffer(rows, dtype=torch.int64)  # inputs of ``run``
+        self.positions = buffer(rows, dtype=torch.int64)
+        self.slots = buffer(rows, dtype=torch.int64)
+        self.mask = buffer(rows, self.group, keys, dtype=cache.dtype)
+        self._mask = self.mask.view(1, rows * self.group, keys).expand(plan.kv_heads, -1, -1)
+
+        self.stream = buffer(rows, plan.hidden + 1)  # the residual stream and the epsilon column
+        self.stream[:, -1] = math.sqrt(plan.hidden * plan.epsilon)
+        self.x = self.stream[:, :-1]
+        self._size = buffer(rows, 1)
+        self._scaled = buffer(rows, plan.hidden)
+        self._normed = {
+            m.dtype: buffer(rows, plan.hidden, dtype=m.dtype)
+            for m in (first.qkv, first.gate_up, weights.head)
+        }
+        self._turn_k = buffer(rows, 1, pairs, dtype=torch.complex64)
+        self._turn_q = buffer(rows, 1, 1, pairs, dtype=torch.complex64)
+
+        width = (plan.heads + 2 * plan.kv_heads) * plan.head_dim
+        self._qkv_out = buffer(rows, width, dtype=first.qkv.dtype)
+        self._qkv = self._qkv_out if first.qkv.dtype == torch.float32 else buffer(rows, width)
+        self._q_heads = self._qkv[:, :queries].view(rows, plan.heads, plan.head_dim)
+        k_heads = self._qkv[:, queries : queries + plan.kv_heads * plan.head_dim]
+        self._k_heads = k_heads.view(rows, plan.kv_heads, plan.head_dim)
+        by_group = self._q_heads.view(rows, plan.kv_heads, self.group, pairs, 2)
+        self._q_in = torch.view_as_complex(by_group)  # [T, M, G, D/2]
+        self._k = torch.view_as_complex(self._k_heads.view(rows, plan.kv_heads, pairs, 2))
+        self._kv = self._qkv[:, queries:]  # [T, 2 M D]
+        self._kv_cast = None if cache.dtype == torch.float32 else self._kv.to(cache.dtype)
+        self._q = buffer(plan.kv_heads, rows * self.group, plan.head_dim)
+        spread = self._q.view(plan.kv_heads, rows, self.group, pairs, 2).permute(1, 0, 2, 3, 4)
+        self._q_out = torch.view_as_complex(spread)
+        self._scores = buffer(plan.kv_heads, rows * self.group, keys, dtype=cache.dtype)
+        self._mixed = buffer(plan.kv_heads, rows * self.group, plan.head_dim, dtype=cache.dtype)
+        self._mixed_by_row = self._mixed.view(plan.kv_heads, rows, self.group, plan.head_dim).transpose(
+            0, 1
+        )
+        self._attended = buffer(rows, queries, dtype=first.output.dtype)
+        self._attended_by_head = self._attended.view(rows, plan.kv_heads, self.group, plan.head_dim)
+        self._added = buffer(rows, plan.hidden, dtype=first.output.dtype)
+        self._wide = buffer(rows, 2 * plan.inner, dtype=first.gate_up.dtype)
+        self._down_out = buffer(rows, plan.hidden, dtype=first.down.dtype)
+
+        flat = cache.flatten(2)  # [layers, rows, 2 M D]
+        seen = cache[:, :keys]
+        self._written = list(flat.unbind(0))
+        self._keys = list(seen[:, :, 0].permute(0, 2, 3, 1).unbind(0))  # [M, D, L] each
+        self._values = list(seen[:, :, 1].transpose(1, 2).unbind(0))  # [M, L, D] each
+        self._fused = cache.device.type != "cpu"
+
+    def place(self, ids: Tensor, positions: Tensor, length: int, block: Tensor, table: Tensor) -> None:
+        """Set the inputs. ``ids``, ``positions`` ``[T]``; the rows go behind ``length`` cached ones;
+        ``block`` ``[T, T]`` additive (0 or -inf); ``table``: rotations ``[positions, D/2]``."""
+        self.ids.copy_(ids)
+        torch.add(torch.arange(self.rows, device=self.ids.device), length, out=self.slots)
+        turn = table.index_select(0, positions.to(table.device))  # [T, D/2]
+        self._turn_k.copy_(turn[:, None])
+        torch.mul(self._turn_k[:, None], self.weights.plan.scale, out=self._turn_q)
+        self.mask.fill_(-torch.inf)
+        self.mask[:, :, :length] = 0.0
+        self.mask[:, :, length : length + self.rows] = block[:, None]
+
+    def run(
+        self, layers: int, want: Sequence[int], logits: bool
+    ) -> tuple[Tensor | None, dict[int, Tensor]]:
+        """Run the first ``layers`` layers. ``want``: hidden states to return (numbered as Hugging
+        Face's). Returns logits ``[T, V]`` (None unless ``logits``) and the states ``[T, H]`` fp32."""
+        weights, states = self.weights, {}
+        last = weights.plan.layers
+        self.x.copy_(F.embedding(self.ids, weights.table))
+        for index in range(layers):
+            if index in want:
+                states[index] = self.x.clone()
+            self._layer(index, weights.layers[index])
+        final = self._norm(weights.norm, weights.head.dtype) if logits or last in want else None
+        if last in want and final is not None:
+            states[last] = final.float() if final.dtype != torch.float32 else final.clone()
+        if not logits or final is None:
+            return None, states
+        head = weights.head
+        out = torch.empty(self.rows, head.shape[0], dtype=head.dtype, device=final.device)
+        return head.apply(final, out), states
+
+    def _norm(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
+        torch.linalg.vector_norm(self.stream, dim=-1, keepdim=True, out=self._size)
+        torch.mul(self.x, weight, out=self._scaled)
+        return torch.div(self._scaled, self._size, out=self._normed[dtype])
+
+    def _layer(self, index: int, layer: Layer) -> None:
+        qkv = layer.qkv.apply(self._norm(layer.norm_in, layer.qkv.dtype), self._qkv_out)
+        if qkv is not self._qkv:
+            self._qkv.copy_(qkv)
+        if layer.q_norm is not None and layer.k_norm is not None:
+            size, epsilon = (layer.q_norm.shape[0],), self.weights.plan.epsilon
+            self._q_heads.copy_(F.rms_norm(self._q_heads, size, layer.q_norm, epsilon))
+            self._k_heads.copy_(F.rms_norm(self._k_heads, size, layer.k_norm, epsilon))
+        torch.mul(self._q_in, self._turn_q, out=self._q_out)
+        torch.mul(self._k, self._turn_k, out=self._k)
+        if self._kv_cast is None:
+            self._written[index].index_copy_(0, self.slots, self._kv)
+        else:
+            self._written[index].index_copy_(0, self.slots, self._kv_cast.copy_(self._kv))
+        self._attend(self._keys[index], self._values[index])
+        self.x.add_(layer.output.apply(self._attended, self._added))
+
+        wide = layer.gate_up.apply(self._norm(layer.norm_mid, layer.gate_up.dtype), self._wide)
+        inner = self.weights.plan.inner
+        gated = F.silu(wide[:, :inner]).mul_(wide[:, inner:])
+        self.x.add_(layer.down.apply(gated, self._down_out))
+
+    def _attend(self, keys: Tensor, values: Tensor) -> None:
+        if self._fused:
+            mixed = F.scaled_dot_product_attention(
+                self._q.to(keys.dtype)[None],
+                keys.transpose(1, 2)[None],
+                values[None],
+                attn_mask=self._mask[None],
+                scale=1.0,
+            )
+            by_row = mixed[0].unflatten(1, (self.rows, self.group)).transpose(0, 1)
+            self._attended_by_head.copy_(by_row)
+            return
+        torch.baddbmm(self._mask, self._q, keys, out=self._scores)
+        torch.softmax(self._scores, -1, out=self._scores)
+        torch.bmm(self._scores, values, out=self._mixed)
+        self._attended_by_head.copy_(self._mixed_by_row)
