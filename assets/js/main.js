@@ -7,6 +7,9 @@ import { player } from "./player.js";
 import { Live } from "./live.js";
 import { RaceChart } from "./plot.js";
 import { RoundView } from "./round.js";
+import { Lossless, parting } from "./lossless.js";
+import { Why, trace } from "./why.js";
+import { Compare } from "./compare.js";
 import { exportHtml } from "./export.js";
 import { Header } from "./header.js";
 
@@ -16,6 +19,9 @@ const MAKERS = {
   header: (root) => new Header(root),
   live: (root) => new Live(root, () => new RaceChart(), { exportHtml: (slots) => exportHtml(slots, words.lang) }),
   round: (root) => new RoundView(root),
+  lossless: (root) => new Lossless(root),
+  why: (root) => new Why(root),
+  compare: (root) => new Compare(root),
 };
 const views = [];
 
@@ -63,22 +69,6 @@ function bus(value, name = "live") {
   store.feed(value, name);
 }
 
-// The run on show as compact rounds, for the server's estimates.
-function trace() {
-  const run = store.main;
-  if (!run) return "";
-  const rounds = run.rounds.map((round) => ({
-    drafted: round.nodes.length,
-    accepted: round.verdicts.filter((v) => v.judgement === "accepted").length,
-    rejected: round.verdicts.filter((v) => v.judgement === "rejected").length,
-    tokens: round.tokens.length,
-    draft_ms: round.draftMs,
-    verify_ms: round.verifyMs,
-    overhead_ms: round.overheadMs,
-  }));
-  return JSON.stringify({ rounds, chain: run.rounds.every((r) => r.nodes.every((n, i) => n.parent === i - 1)) });
-}
-
 // The address of this page with prompt and settings in it, for the clipboard.
 async function share(...values) {
   const names = ["prompt", "drafter", "mode", "length", "temperature", "top_p", "top_k", "seed", "baseline", "rule"];
@@ -96,7 +86,7 @@ async function share(...values) {
 
 store.listen(refresh);
 words.listeners.add(() => store.changed());
-window.specdemo = { mount, bus, store, player, setLanguage, share, playRecording, trace };
+window.specdemo = { mount, bus, store, player, setLanguage, share, playRecording, trace, parting };
 if (!store.main) playRecording("repeat");
 for (const job of window.specdemoWaiting ?? []) job(window.specdemo);
 window.specdemoWaiting = { push: (job) => job(window.specdemo) };

@@ -91,9 +91,7 @@ def sample(
             yield Tally(list(first), list(second), fit(first, p_first), fit(second, p_second))
 
 
-def prepare(
-    target: Target, ids: list[int], params: SamplingParams, layers: int, texts: Any
-) -> Position:
+def prepare(target: Target, ids: list[int], params: SamplingParams, layers: int, texts: Any) -> Position:
     """The position after the prompt ``ids``; the draft is the target's first ``layers`` layers.
 
     ``params`` must filter (``top_k``), or every token would be possible. ``texts(id)`` names a token.

@@ -40,7 +40,9 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("repeat", "repeat", "ngram", {"gamma": 8}),
     Scenario("story", "story", "early_exit", {"gamma": 3}, temperature=0.7),
     Scenario("self", "self", "draft_model", {"gamma": 4}, draft="target", tokens=64),
-    Scenario("mismatch", "mismatch", "early_exit", {"gamma": 6, "layers": 4}, temperature=1.0, tokens=64),
+    Scenario(
+        "mismatch", "mismatch", "early_exit", {"gamma": 6, "layers": 4}, temperature=1.0, tokens=64
+    ),
     Scenario("code", "edit_code", "ngram", {"gamma": 8}),
     Scenario("medusa", "story", "medusa"),
     Scenario("eagle3", "story", "eagle3"),

@@ -24,12 +24,12 @@ KINDS: dict[str, Any] = {"number": gr.Number, "slider": gr.Slider, "check": gr.C
 def mount_script(view: str) -> str:
     """Draws ``view`` in its place once the page's scripts are there."""
     job = f'(page) => page.mount(element.querySelector(".sd-view"), "{view}")'
-    return f"window.specdemoWaiting.push({job});"
+    return f"(window.specdemoWaiting ??= []).push({job});"
 
 
 def bus_script(name: str) -> str:
     """Hands the growing text to the page: at the start (``watch`` is silent then) and at each change."""
-    hand = f'window.specdemoWaiting.push((page) => page.bus(props.value, "{name}"))'
+    hand = f'(window.specdemoWaiting ??= []).push((page) => page.bus(props.value, "{name}"))'
     return f'const hand = () => {hand}; watch("value", hand); hand();'
 
 

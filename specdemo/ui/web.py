@@ -31,7 +31,6 @@ HEAD = """
 <link rel="stylesheet" href="specdemo/css/gradio.css">
 <link rel="stylesheet" href="specdemo/css/page.css">
 <link rel="stylesheet" href="specdemo/css/views.css">
-<script>window.specdemoWaiting = [];</script>
 <script src="specdemo/plotly.min.js" defer></script>
 <script src="specdemo/js/main.js" type="module"></script>
 """

@@ -205,4 +205,6 @@ ERRORS: dict[str, str] = {
     "server_garbage": "服务器 {name} 发来的不是 {engine} 的数据流：{why}。",
     "server_limit": "服务器 {name} 发来的超出可接受的范围：{what}。",
     "server_cut": "服务器 {name} 在回答完成之前中断了。",
+    "head_unreadable": "草稿头 {head} 无法读取：{why}。",
+    "head_misfit": "草稿头 {head} 与 {model} 不合：{why}。",
 }

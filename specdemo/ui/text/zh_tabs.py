@@ -54,4 +54,144 @@ ROUND: dict[str, str] = {
     "exported_about": "录自真实的运行，按它自己的节奏重放。此页可离线使用。",
 }
 
-TABS: dict[str, str] = {**ROUND}
+LOSSLESS: dict[str, str] = {
+    "prefix": "两个词元之前的文本",
+    "exhibit": "检验草稿的规则",
+    "heat": "p 与 q 的温度",
+    "draws": "抽取次数",
+    "draw": "抽取词元",
+    "measure_gap": "测量差距",
+    "status_measuring": "正在设备上测量。",
+    "status_measured": "已测量。",
+    "draw_title": "采样：成千上万个词元对照 p",
+    "draw_about": (
+        "每次抽取都是上面文本之后完整的一轮投机：目标模型的前几层打草稿，目标模型验证，top-k 为 8。"
+        "空心条是 p，由目标模型单独算出一次；实心条是实际得到的。如果方法无损，两者只差偶然。"
+    ),
+    "draw_hint": "选一条规则，然后按“抽取词元”。第一条是正确的规则；再试试那些错误。",
+    "draw_progress": "已抽取 {done} / {draws} 次",
+    "draw_first": "第一个词元",
+    "draw_second": "第二个词元",
+    "draw_chart": "抽得词元的份额与 p 并列；总变差距离 {distance}",
+    "draw_rest": "其余 {count} 个",
+    "draw_numbers": "总变差距离 {distance}（仅凭偶然约为 {expected}）；G = {g}，自由度 {degrees}，p 值 {p}。",
+    "draw_fits": "从 p 真实抽取就是这个样子：没有迹象表明有损。",
+    "draw_differs": "从 p 真实抽取几乎不会是这个样子：输出不再是目标模型的。",
+    "exhibit_exact": "exact（正确）",
+    "exhibit_exact_why": "以 min(1, p/q) 接受，拒绝后从残差中抽取。这就是本程序的规则。",
+    "exhibit_no_residual": "错误：没有残差",
+    "exhibit_no_residual_why": "拒绝之后又从 p 中抽取。草稿喜欢的词元于是有两次机会，出现得太多。",
+    "exhibit_greedy_as_sampled": "错误：贪心草稿当作采样来检验",
+    "exhibit_greedy_as_sampled_why": (
+        "草稿总取它最可能的词元，检验时却除以 q，好像它是抽出来的。这样的草稿 q = 1；更小的 q 会接受得太多。"
+    ),
+    "exhibit_strings": "错误：比较字符串",
+    "exhibit_strings_why": (
+        "草稿的文本与目标最可能的词元相同（不计空白与大小写）就接受。该比较分布的地方比较了文字。"
+    ),
+    "exhibit_q_before_temperature": "错误：温度之前的 q",
+    "exhibit_q_before_temperature_why": (
+        "草稿按所选温度和 top-k 采样，报告的却是处理之前的 q。于是每个词元的 p/q 都是错的。"
+        "温度为 1 时只看得出少了 top-k。"
+    ),
+    "exhibit_typical": "typical（本来就有损）",
+    "exhibit_typical_why": "Medusa 的规则接受目标认为合理的词元。更快，也不是错误，但输出会偏离 p：下面的距离就是代价。",
+    "same_title": "贪心：两段文本并列",
+    "same_about": (
+        "温度为 0 时没有偶然：算术相同，两种方式必得相同的词元。不过同时给多行打分，舍入可能不同，"
+        "在两个词元几乎同样可能的地方，文本可能分开。"
+    ),
+    "same_missing": "请在“实时”页运行一个提示词，并测量普通解码。",
+    "same_yes": "{tokens} 个词元逐个相同。",
+    "same_parts": "文本在第 {at} 个词元处分开。",
+    "same_sampled": (
+        "文本在第 {at} 个词元处分开。温度大于 0 时这是意料之中：两者用不同的随机数从同一分布抽取。上面的实验才是检验。"
+    ),
+    "same_lossy": "文本在第 {at} 个词元处分开：这条接受规则不保证文本相同。",
+    "gap_unmeasured": "按“测量差距”，给那里的两个词元打分。",
+    "gap_not_live": "只有实时运行才能测量差距。",
+    "gap_tie": (
+        "数值平局：那里的两个 logit 相差 {gap}（在此数据类型下，{tolerance} 以内属于舍入）。"
+        "普通解码的词元排第 {plain}，另一个排第 {main}。"
+    ),
+    "gap_bug": (
+        "错误：那里的两个 logit 相差 {gap}，超出舍入（{tolerance}）所能解释。"
+        "普通解码的词元排第 {plain}，另一个排第 {main}。"
+    ),
+    "parting_none": "没有可测量之处：请在此运行一个提示词（不是对话），直到文本分开。",
+}
+
+WHY: dict[str, str] = {
+    "guess_gamma": "假如 γ 是",
+    "guess_alpha": "假如 α 是（0 = 按录制）",
+    "explain": "解释这次运行",
+    "measure_curve": "测量成本曲线",
+    "why_nothing": "没有检验过草稿的运行可以解释。",
+    "why_empty": "请先用一种草稿方法运行提示词，再按“解释这次运行”。",
+    "why_waterfall": "一轮的时间去了哪里",
+    "why_waterfall_about": "所示运行的平均一轮，对照同样多词元的普通解码。",
+    "why_round": "一轮",
+    "why_round_note": "{ms} 毫秒得到 τ = {tau} 个词元",
+    "why_plain": "普通解码",
+    "why_plain_note": "{tau} 个词元要 {ms} 毫秒，每个 {each} 毫秒",
+    "why_prediction": "预测与实测",
+    "why_prediction_about": (
+        "Leviathan 等人（2022）的公式只知道三个数：α，检验过的草稿有多常被接受；γ，草稿有多长；"
+        "c，一个草稿词元相对普通词元的花费。它认为一次验证与一个普通词元同价。一步一步走向实测："
+    ),
+    "why_measured": "实测",
+    "why_step_predicted": "公式",
+    "why_step_tau": "真实长度",
+    "why_step_pass": "真实前向成本",
+    "why_predicted": "期望 τ {tau} / (γ c + 1)，γ = {gamma}，c = {c}",
+    "why_factor_tau": "×{factor}：τ 是 {tau}，不是 {expected}；接受率并非处处相同",
+    "why_factor_pass": "×{factor}：一次验证的成本是 {cost} 个普通词元，不是 1 个",
+    "why_factor_overhead": "×{factor}：一轮中其余的一切",
+    "why_break_even": "这种草稿从 α = {need} 起才合算；实际 α = {alpha}。",
+    "why_no_break_even": "这种草稿一轮的花费超过它所有词元能省下的：α 多大都不合算。",
+    "why_curve": "这台设备上一次前向的成本",
+    "why_curve_about": (
+        "解码一个词元要从内存读取全部权重，却只做一行的计算。验证多行也只读一次。"
+        "只要曲线在虚线之下，多出的行就便宜。"
+    ),
+    "why_curve_missing": "按“测量成本曲线”：此时此地测量越来越多行的前向时间。",
+    "why_rows": "一次前向验证的行数",
+    "why_linear": "与逐个解码同价",
+    "why_measured_pass": "实测",
+    "why_guess": "假如？",
+    "why_guess_about": "用另一个 γ 重走录下的裁决（或用另一个 α 代入公式），按这次运行的时间计价；若已测量，也用成本曲线。",
+    "why_guess_words": "γ = {gamma}、α = {alpha} 的估计：τ 约 {tau}，{speed}。",
+    "why_estimate": "估计",
+    "why_this_run": "这次运行，实测",
+    "why_estimate_note": "这是估计，不是测量：请用真实的运行来核对。",
+    "check_guess": "用真实运行核对",
+    "why_fact_bandwidth": "内存：一行的前向读取 {used} GB/s，这台设备实测可读 {best} GB/s（{share}）。",
+    "why_fact_compute": "计算：{rows} 行的前向 {used} GFLOP/s，实测可达 {best} GFLOP/s（{share}）。",
+}
+
+COMPARE: dict[str, str] = {
+    "compare_all": "比较所有草稿方法",
+    "open_second": "加入一份录制",
+    "compare_about": "“实时”页的提示词与采样设置，在同一设备上依次用每种草稿方法运行，先做普通解码。",
+    "compare_progress": "已完成的草稿方法",
+    "compare_empty": "按“比较所有草稿方法”，或加入录制文件来比较。",
+    "compare_caption": "草稿、验证、其他开销：每轮毫秒数",
+    "compare_done": "已比较 {count} 种草稿方法。",
+    "compare_file": "录制",
+    "compare_tokens": "词元",
+    "compare_tau": "τ",
+    "compare_alpha": "α",
+    "compare_efficiency": "接受 / 草稿",
+    "compare_rate": "词元/秒",
+    "compare_speedup": "加速比",
+    "compare_draft": "草稿",
+    "compare_verify": "验证",
+    "compare_overhead": "其他",
+    "compare_rates": "词元/秒，以及相对普通解码的加速比",
+    "compare_depths": "按草稿中的位置，检验过的有多少被接受",
+    "compare_depth": "草稿中的位置",
+    "compare_csv": "保存表格（CSV）",
+    "compare_jsonl": "保存所有运行（JSONL）",
+}
+
+TABS: dict[str, str] = {**ROUND, **LOSSLESS, **WHY, **COMPARE}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import compare, lossless, why
 from .parts import Tab
 
-TABS: tuple[Tab, ...] = (Tab("round"), Tab("lossless"), Tab("why"), Tab("compare"), Tab("learn"))
+TABS: tuple[Tab, ...] = (Tab("round"), lossless.TAB, why.TAB, compare.TAB, Tab("learn"))

@@ -1,0 +1,123 @@
+// "Compare": one prompt through all drafters; a table, acceptance by position, downloads.
+
+import { h, save, setText } from "./dom.js";
+import { t, number, percent, times, words } from "./words.js";
+import { store } from "./store.js";
+import { plot } from "./svgplot.js";
+import { Voice } from "./status.js";
+
+const COLOURS = ["--accepted-line", "--bonus-line", "--corrected-line", "--draft-line", "--target-line", "--ink", "--slower"];
+const INKS = ["--accepted-ink", "--bonus-ink", "--corrected-ink", "--draft-ink", "--target-ink", "--ink", "--slower"];
+const DASHES = [null, "6 3", "2 3", "8 3 2 3", "1 3", "10 4", "3 6"];
+const COLUMNS = ["tokens", "tau", "alpha", "efficiency", "rate", "speedup", "draft", "verify", "overhead"];
+
+export function rows() {
+  const result = [];
+  const base = store.runs.get("cmp:none");
+  for (const [slot, run] of store.runs) {
+    if (!slot.startsWith("cmp:") || !run.started) continue;
+    const figures = run.figures();
+    const file = slot.startsWith("cmp:file");
+    const plain = file ? null : base;
+    const speedup = figures && plain?.finished && plain.tokens.length ? figures.rate / plain.figures().rate : null;
+    result.push({ slot, run, name: file ? `${run.started.drafter} (${t("compare_file")})` : run.started.drafter, figures, speedup });
+  }
+  return result;
+}
+
+export class Compare {
+  constructor(root) {
+    root.classList.add("compare");
+    this.voice = new Voice("compare");
+    this.about = h("p", { class: "prose" });
+    this.progress = h("progress", { max: 1, value: 0 });
+    this.table = h("div", { class: "table-box", tabindex: "0" });
+    this.charts = h("div", { class: "pair" });
+    this.csv = h("button", { type: "button", class: "quiet", onclick: () => this.saveCsv() });
+    this.jsonl = h("button", { type: "button", class: "quiet", onclick: () => this.saveJsonl() });
+    root.append(this.about, this.voice.box, this.progress, this.table, this.charts, h("div", { class: "controls" }, this.csv, this.jsonl));
+    this.drawn = "";
+  }
+
+  update() {
+    this.voice.update();
+    setText(this.about, t("compare_about"));
+    setText(this.csv, t("compare_csv"));
+    setText(this.jsonl, t("compare_jsonl"));
+    const at = store.data.get("compare");
+    this.progress.hidden = !at || at.at >= at.of;
+    this.progress.setAttribute("aria-label", t("compare_progress"));
+    if (at) this.progress.value = at.at / at.of;
+    const all = rows();
+    this.csv.disabled = this.jsonl.disabled = !all.length;
+    const state = `${all.map((row) => `${row.run.uid}:${row.run.rounds.length}:${Boolean(row.run.finished)}`)} ${words.lang}`;
+    const now = performance.now();
+    if (state === this.drawn || (now - (this.at ?? 0) < 250 && all.some((row) => !row.run.finished))) return;
+    this.drawn = state;
+    this.at = now;
+    this.table.setAttribute("aria-label", t("tab_compare"));
+    this.table.replaceChildren(all.length ? this.tableOf(all) : h("p", { class: "hint" }, t("compare_empty")));
+    this.charts.replaceChildren(...(all.length ? [this.speeds(all), this.depths(all)] : []));
+  }
+
+  cell(key, { figures, speedup }) {
+    if (!figures) return "–";
+    if (key === "speedup") return times(speedup);
+    if (key === "alpha" || key === "efficiency") return figures[key] === null ? "–" : percent(figures[key]);
+    if (key === "tau") return number(figures.tau, 2);
+    if (key === "rate") return number(figures.rate, 1);
+    if (key === "tokens") return String(figures.tokens);
+    return number(figures[key] / figures.rounds, 1);
+  }
+
+  tableOf(all) {
+    return h("table", {},
+      h("caption", {}, t("compare_caption")),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, t("drafter")), ...COLUMNS.map((key) => h("th", { scope: "col" }, t(`compare_${key}`))))),
+      h("tbody", {}, ...all.map((row) => h("tr", {}, h("th", { scope: "row" }, row.name),
+        ...COLUMNS.map((key) => h("td", { class: key === "speedup" && row.speedup !== null && row.speedup < 1 ? "slower" : "" }, this.cell(key, row)))))));
+  }
+
+  speeds(all) {
+    const shown = all.filter((row) => row.figures);
+    const most = Math.max(1, ...shown.map((row) => row.figures.rate));
+    return h("figure", {}, h("figcaption", {}, t("compare_rates")), h("div", {}, ...shown.map((row) => h("div", { class: "bar-row" },
+      h("span", { class: "bar-name" }, row.name),
+      h("span", { class: "bar-track" }, h("span", { class: `bar-part${row.speedup !== null && row.speedup < 1 ? " below" : ""}`, style: `width:${(100 * row.figures.rate) / most}%` }), h("b", {}, number(row.figures.rate, 1))),
+      h("span", { class: "bar-note" }, times(row.speedup))))));
+  }
+
+  depths(all) {
+    const series = all.map((row) => ({ name: row.name, points: row.run.acceptanceByDepth().map((cell, i) => [i + 1, cell.rate]).filter(([, rate]) => rate !== null) })).filter((one) => one.points.length);
+    if (!series.length) return h("figure", {});
+    const deepest = Math.max(2, ...series.flatMap((one) => one.points.map((p) => p[0])));
+    return h("figure", {}, h("figcaption", {}, t("compare_depths")), plot({
+      width: 520, height: 280, label: t("compare_depths"), margin: { right: 20 },
+      x: { min: 0.8, max: deepest + 0.2, label: t("compare_depth") },
+      y: { min: 0, max: 1.12, ticks: [0, 0.25, 0.5, 0.75, 1], format: (v) => percent(v), label: "α" },
+      items: series.flatMap((one, i) => [
+        { kind: "line", points: one.points, colour: COLOURS[i % COLOURS.length], dash: DASHES[i % DASHES.length], name: one.name, ink: INKS[i % INKS.length] },
+        { kind: "dots", points: one.points, colour: COLOURS[i % COLOURS.length], r: 3 }]),
+    }));
+  }
+
+  saveCsv() {
+    const quote = (value) => {
+      const text = value === null || value === undefined ? "" : String(value);
+      const safe = /^[=+\-@\t]/.test(text) && typeof value === "string" ? `'${text}` : text; // no formulas in a spreadsheet
+      return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    };
+    const names = ["drafter", "model", "dtype", "device", "seed", ...COLUMNS, "rounds"];
+    const lines = rows().filter((row) => row.figures).map((row) => {
+      const { started, figures } = { started: row.run.started, figures: row.figures };
+      const each = (key) => (["draft", "verify", "overhead"].includes(key) ? figures[key] / figures.rounds : key === "speedup" ? row.speedup : figures[key]);
+      return [row.name, started.model, started.dtype, started.device, started.seed, ...COLUMNS.map(each), figures.rounds].map(quote).join(",");
+    });
+    save("specdemo-compare.csv", "text/csv", `${names.join(",")}\n${lines.join("\n")}\n`);
+  }
+
+  saveJsonl() {
+    const lines = rows().map((row) => JSON.stringify({ drafter: row.name, speedup: row.speedup, figures: row.figures, events: row.run.lines.map((line) => JSON.parse(line)) }));
+    save("specdemo-compare.jsonl", "application/jsonl", `${lines.join("\n")}\n`);
+  }
+}

@@ -1,0 +1,43 @@
+"""Work for the device that is no run of events: its values go to the page as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+from .bus import Bus
+from .live import PAUSE, error_sentence, queueing
+from .parts import Call
+
+
+async def measured(
+    call: Call, bus: Bus, name: str, make: Callable[[threading.Event], Iterable[Any]]
+) -> AsyncIterator[str]:
+    """Run ``make(cancel)`` in the worker thread; each value it gives becomes the page's ``name``.
+
+    Only the newest value of an update is sent: the others would be overwritten at once."""
+    cancel = threading.Event()
+    job = call.backend.worker.submit(lambda: make(cancel))
+    call.sessions.put(call.session, job, cancel)
+    try:
+        async for _ in queueing(call.backend, call.backend.worker, job, bus):
+            yield bus.text
+        bus.status("running", "status_measuring")
+        while True:
+            done = job.done
+            values = job.drain()
+            if values:
+                bus.page("data", name=name, value=values[-1])
+            if done and job.error is not None:
+                bus.error(error_sentence(job.error, call.lang))
+            elif done:
+                bus.status("done", "status_measured" if not job.cancelled else "status_stopped")
+            yield bus.text
+            if done:
+                return
+            await asyncio.sleep(PAUSE)
+    finally:
+        cancel.set()
+        job.cancel()
