@@ -20,6 +20,7 @@ from torch import Tensor
 
 GROUP = 32  # weights to a scale in GGUF's Q4_0 and Q4_1
 MOST_ROWS = 64
+DEFAULT_KEY_STEP = 192
 
 
 class Matrix(ABC):
@@ -139,3 +140,32 @@ def good_rows() -> tuple[int, ...]:
     for n in range(MOST_ROWS, -1, -1):
         following[n] = n if n in good or n == MOST_ROWS else following[n + 1]
     return tuple(following)
+
+
+@cache
+def key_step(kv_heads: int, rows: int, head_dim: int) -> int:
+    """The smallest of a few numbers of keys such that attention over any multiple of it sums values
+    in the same order (the keys behind a row's own weigh 0, so only the order matters).
+
+    A matrix product cuts long sums into blocks, and where it cuts may depend on the whole length
+    (MKL on AVX2: blocks of 192, but 256 as 128 + 128). Measured once per process and shape."""
+    generator = torch.Generator().manual_seed(0)
+    count = 6
+    for step in (64, 128, 192, 256, 384, 512):
+        values = torch.randn(count * step, 2, kv_heads, head_dim, generator=generator)[:, 1].transpose(
+            0, 1
+        )
+        shares = torch.rand(kv_heads, rows, count * step, generator=generator)
+
+        def mixed(keys: int, used: int, shares: Tensor = shares, values: Tensor = values) -> Tensor:
+            part = shares[..., :keys].clone()
+            part[..., used:] = 0.0
+            return torch.bmm(part, values[:, :keys])
+
+        if all(
+            torch.equal(mixed(n * step, n * step - 2), mixed(longer * step, n * step - 2))
+            for n in range(1, count)
+            for longer in (n + 1, count)
+        ):
+            return step
+    return DEFAULT_KEY_STEP

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .target import LeanTarget
 
 PREFILL_CHUNK = 128
-KEY_STEP = 64  # passes are made for a multiple of this many keys: one serves that many steps
 SLACK = 64  # rows behind the capacity, for the rows that only fill a pass up
 MOST_PASSES = 24
 
@@ -30,7 +29,8 @@ class LeanSession(Session):
         self.target, self.capacity, self.length = target, capacity, 0
         self.hidden: dict[int, Tensor] = {}
         self._want = tuple(sorted(set(hidden_layers)))
-        rows = -(-(capacity + SLACK) // KEY_STEP) * KEY_STEP
+        self._step = target.key_step
+        rows = -(-(capacity + SLACK) // self._step) * self._step
         dtype = torch.float32 if target.device.type == "cpu" else target.weights.head.dtype
         with torch.inference_mode():
             self._cache = torch.zeros(
@@ -117,7 +117,7 @@ class LeanSession(Session):
         return None if out is None else out[:count]
 
     def _pass(self, width: int) -> Pass:
-        keys = min(-(-(self.length + width) // KEY_STEP) * KEY_STEP, self._cache.shape[1])
+        keys = min(-(-(self.length + width) // self._step) * self._step, self._cache.shape[1])
         found = self._passes.get((width, keys))
         if found is None:
             found = Pass(self.target.weights, self._cache, width, keys)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..target import Shape, Target, eos_ids
-from .kernels import MOST_ROWS, HalfMatrix, good_rows
+from .kernels import MOST_ROWS, HalfMatrix, good_rows, key_step
 from .plan import plan_of, supports
 from .session import LeanSession
 from .weights import take_apart
@@ -19,6 +19,7 @@ from .weights import take_apart
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+CUDA_KEY_STEP = 256
 CUDA_WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 FEWEST_SCORE_ROWS = 6  # fp32 products of fewer rows than this sum in another order (MKL)
 
@@ -50,6 +51,11 @@ class LeanTarget(Target):
         with torch.inference_mode():
             self.weights = take_apart(model, self.plan, dtype_name, gguf, keep_model)
         self.shape = Shape(self.plan.vocab, self.plan.hidden, self.plan.layers, self.plan.context)
+        # Passes are made for a multiple of this many keys: one serves that many steps.
+        self.key_step = CUDA_KEY_STEP
+        if self.device.type == "cpu":
+            rows = FEWEST_SCORE_ROWS + self.plan.group
+            self.key_step = key_step(self.plan.kv_heads, rows, self.plan.head_dim)
         self._halves = isinstance(self.weights.layers[0].down, HalfMatrix) or isinstance(
             self.weights.head, HalfMatrix
         )
