@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import catalog, embedded
+from . import catalog, embedded, hub
 from .catalog import DEFAULT
 from .errors import InputError
+from .token_match import check_tokenizers, same_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -25,18 +26,24 @@ if TYPE_CHECKING:
 
 DTYPES = ("auto", "bf16", "fp32", "q4")
 DEVICES = ("auto", "cpu", "cuda")
+__all__ = ["check_tokenizers", "load_target", "load_tokenizer", "same_tokenizer"]
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a model's files are: ``path`` is a folder, or a Hub id when ``local`` is false.
-    ``embedded``: the model of the package, in our cache."""
+    ``embedded``: the model of the package, in our cache. ``cached``: from the Hub, files here."""
 
     name: str
     path: str
     local: bool
     embedded: bool = False
+    cached: bool = False
+
+    @property
+    def offline(self) -> bool:
+        return self.local or self.cached
 
     @property
     def four_bit(self) -> bool:
@@ -62,9 +69,13 @@ def load_target(
     try:
         return _load(place, kind, chosen)
     except InputError as error:
-        if not place.embedded or error.key != "unsupported_model":
+        if error.key != "unsupported_model" or not (place.embedded or place.cached):
             raise
-        embedded.ensure(progress, full=True)  # perhaps damaged with its size and time unchanged
+        if place.embedded:  # perhaps damaged with its size and time unchanged
+            embedded.ensure(progress, full=True)
+        else:  # perhaps a download that was broken off
+            hub.reach(place.name, place.path)
+            place = replace(place, cached=False)
         return _load(place, kind, chosen)
 
 
@@ -88,27 +99,6 @@ def load_tokenizer(model: str = DEFAULT) -> PreTrainedTokenizerBase:
     return _tokenizer(_place(model, None))
 
 
-def same_tokenizer(a: PreTrainedTokenizerBase, b: PreTrainedTokenizerBase) -> bool:
-    """Whether token ids mean the same in both, special tokens included.
-
-    One may know more *added* tokens, if they come after all the other's: so differ the sizes of one
-    family. Rows that merely pad a model's vocabulary have no token and are not looked at."""
-    small, large = sorted((a, b), key=len)
-    known, more = small.get_vocab(), large.get_vocab()
-    if any(more.get(token) != index for token, index in known.items()):
-        return False
-    border, added = max(known.values(), default=-1), large.get_added_vocab()
-    return all(index > border and token in added for token, index in more.items() if token not in known)
-
-
-def check_tokenizers(target: Target, draft: Target) -> None:
-    """Raises ``InputError("tokenizer_mismatch")`` unless ids mean the same to both models and the
-    draft has a row for every token that the target's tokenizer knows."""
-    last = max(target.tokenizer.get_vocab().values(), default=-1)
-    if last >= draft.shape.vocab or not same_tokenizer(target.tokenizer, draft.tokenizer):
-        raise InputError("tokenizer_mismatch", draft=draft.name, target=target.name)
-
-
 def _place(name: str, progress: embedded.Progress | None) -> Place:
     entry = catalog.describe(name)
     if entry.embedded:
@@ -119,7 +109,10 @@ def _place(name: str, progress: embedded.Progress | None) -> Place:
         return Place(entry.key, source, True)
     if not _HUB_ID.fullmatch(source):
         raise InputError("model_not_found", name=repr(name)[:80], why="that is no Hub id either")
-    return Place(entry.key, source, False)
+    known = hub.cached(source)
+    if not known:
+        hub.reach(entry.key, source)
+    return Place(entry.key, source, False, cached=known)
 
 
 def _device(name: str) -> torch.device:
@@ -159,7 +152,7 @@ def _tokenizer(place: Place) -> PreTrainedTokenizerBase:
         from transformers import AutoTokenizer
 
         return AutoTokenizer.from_pretrained(
-            place.path, trust_remote_code=False, local_files_only=place.local
+            place.path, trust_remote_code=False, local_files_only=place.offline
         )
 
 
@@ -191,7 +184,7 @@ def _model(place: Place, dtype: str, device: torch.device) -> PreTrainedModel:
                 place.path,
                 dtype=torch.float32 if dtype == "fp32" else torch.bfloat16,
                 trust_remote_code=False,
-                local_files_only=place.local,
+                local_files_only=place.offline,
                 output_loading_info=True,
             )
             model, report = loaded
@@ -222,7 +215,7 @@ def _sentences(place: Place) -> Iterator[None]:
         if "trust_remote_code" in str(error):
             why = "it comes with code of its own, which is never run here"
             raise InputError("unsupported_model", name=place.name, why=why) from error
-        if isinstance(error, OSError) and not place.local:
+        if isinstance(error, OSError) and not place.offline:
             why = "it could not be fetched from the Hub"
             raise InputError("model_not_found", name=place.name, why=why) from error
         raise InputError("unsupported_model", name=place.name, why=_first_line(error)) from error

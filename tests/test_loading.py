@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import make_tokenizer
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -151,9 +150,33 @@ def test_silent_damage_that_stops_loading_is_mended(own_gguf: Path) -> None:
 
 
 def test_names_that_lead_nowhere() -> None:
-    assert "could not be fetched" in refused("model_not_found", "nobody/no-such-model")
+    assert "could not be reached" in refused("model_not_found", "nobody/no-such-model")
     for name in ("/no/such/folder", "../up", "a b", "a/b/c", "<img src=x>", "http://host/x"):
         refused("model_not_found", name)
+
+
+def test_a_model_in_the_hubs_cache_needs_no_network(tiny_llama: tuple[Any, Any], tmp_path: Path) -> None:
+    snapshot = tmp_path / "models--some--tiny" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    saved(tiny_llama, snapshot)
+    (tmp_path / "models--some--tiny" / "refs").mkdir()
+    (tmp_path / "models--some--tiny" / "refs" / "main").write_text("abc")
+    code = (
+        "from specdemo.loading import load_target; from specdemo.errors import InputError\n"
+        "print(load_target('some/tiny', 'fp32', 'cpu').name)\n"
+        "try:\n    load_target('some/other')\nexcept InputError as error:\n    print(error.key)\n"
+    )
+    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "0"}
+    environment |= {"HF_ENDPOINT": "http://127.0.0.1:9"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        cwd=ROOT,
+        env=environment,
+    )
+    assert done.stdout.split() == ["some/tiny", "model_not_found"], done.stderr
 
 
 def test_device_and_dtype_are_checked_before_anything_is_loaded() -> None:
@@ -201,31 +224,3 @@ def test_folders_that_are_not_whole(tiny_llama: tuple[Any, Any], tmp_path: Path)
     other = shutil.copytree(whole, tmp_path / "other")
     (other / "config.json").write_text('{"model_type": "vit", "architectures": ["ViTModel"]}')
     refused("unsupported_model", str(other))
-
-
-def test_tokenizers_are_compared_by_what_ids_mean(tiny_tokenizer: Any) -> None:
-    assert loading.same_tokenizer(tiny_tokenizer, make_tokenizer())
-    longer = make_tokenizer()
-    longer.add_tokens(["<extra_1>", "<extra_2>"])  # behind the last token: the same family
-    assert loading.same_tokenizer(tiny_tokenizer, longer)
-    assert loading.same_tokenizer(longer, tiny_tokenizer)
-    assert not loading.same_tokenizer(tiny_tokenizer, make_tokenizer(280))  # ordinary tokens lack
-    swapped = make_tokenizer(special=["<|im_end|>", "<|im_start|>", "<|endoftext|>"])
-    assert not loading.same_tokenizer(tiny_tokenizer, swapped)
-
-
-def test_a_draft_with_another_tokenizer_is_refused(
-    tiny_llama: tuple[Any, Any], tiny_gpt2: tuple[Any, Any], tmp_path: Path
-) -> None:
-    target = loading.load_target(str(saved(tiny_llama, tmp_path / "target")), "fp32", "cpu")
-    same = loading.load_target(str(saved(tiny_gpt2, tmp_path / "same")), "fp32", "cpu")
-    loading.check_tokenizers(target, same)
-    model, _ = tiny_gpt2
-    other = make_tokenizer(special=["<|im_end|>", "<|im_start|>", "<|endoftext|>"])
-    draft = loading.load_target(str(saved((model, other), tmp_path / "other")), "fp32", "cpu")
-    with pytest.raises(InputError) as caught:
-        loading.check_tokenizers(target, draft)
-    target.tokenizer.add_tokens([f"<extra_{number}>" for number in range(9)])
-    with pytest.raises(InputError):  # ids that the draft has no row for
-        loading.check_tokenizers(target, same)
-    assert caught.value.key == "tokenizer_mismatch"
