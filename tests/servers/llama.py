@@ -7,6 +7,7 @@ its standard input closes, so that it cannot outlive whoever started it.
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,7 @@ def serve(model: str, options: dict[str, str]) -> None:
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     sys.stdin.read()
+    os._exit(0)  # the server's own end waits for connections that clients keep open
 
 
 @contextlib.contextmanager
