@@ -20,7 +20,7 @@ DATA_MARK = "__SPECDEMO_DATA__"
 # In the order in which they need each other; player_page.js starts the page.
 SCRIPTS = (
     "dom", "words", "run", "store", "player", "stream", "inspector", "status", "controls",
-    "svgplot", "smallchart", "live", "tree", "round", "player_page",
+    "svgplot", "smallchart", "live", "alternatives", "tree", "round", "player_page",
 )  # fmt: skip
 STYLES = ("colours", "page", "views", "exported")
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"

@@ -29,7 +29,7 @@ export class Compare {
   constructor(root) {
     root.classList.add("compare");
     this.voice = new Voice("compare");
-    this.about = h("p", { class: "prose" });
+    this.about = h("p", { class: "sd-prose" });
     this.progress = h("progress", { max: 1, value: 0 });
     this.table = h("div", { class: "table-box", tabindex: "0" });
     this.charts = h("div", { class: "pair" });

@@ -68,7 +68,7 @@ export class Live {
     this.ghostName = h("span");
     this.prompt = h("p", { class: "prompt-echo" });
     this.turns = h("ol", { class: "turns", hidden: true });
-    this.parts = [new Badge(), new Speedup(), new Status(), makeChart(), new Legend(), new Controls(options), new Voice()];
+    this.parts = [new Badge(), new Speedup(), new Status(), makeChart(), new Legend(), new Controls(options), new Voice("live", true)];
     const [badge, speedup, status, chart, legend, controls, voice] = this.parts.map((part) => part.box);
     this.plainLane = h("section", { class: "lane lane-plain" }, this.heads.plain, this.streams.plain.box);
     root.classList.add("live");

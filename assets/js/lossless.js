@@ -30,12 +30,12 @@ export class Lossless {
     root.classList.add("lossless");
     this.voice = new Voice("lossless");
     this.title = h("h2");
-    this.about = h("p", { class: "prose" });
+    this.about = h("p", { class: "sd-prose" });
     this.verdict = h("p", { class: "verdict" });
     this.gap = h("p", { class: "gap" });
     this.texts = h("div", { class: "pair" });
     this.drawTitle = h("h2");
-    this.drawAbout = h("p", { class: "prose" });
+    this.drawAbout = h("p", { class: "sd-prose" });
     this.bug = h("p", { class: "bug" });
     this.result = h("div", { class: "result" });
     this.charts = h("div", { class: "pair" });
@@ -112,11 +112,11 @@ export class Lossless {
       const bar = bars[Math.round(i)];
       if (!bar) return "";
       const text = bar.rest ? t("draw_rest", { count: bar.rest }) : visible(bar.text);
-      return text.length > 7 ? `${text.slice(0, 6)}…` : text;
+      return text.length > 11 ? `${text.slice(0, 10)}…` : text;
     };
     return plot({
-      width: 520, height: 250, label: t("draw_chart", { distance: number(fit.distance, 3) }),
-      x: { min: -0.6, max: bars.length - 0.4, ticks: bars.map((_, i) => i), format: name, label: "" },
+      width: 520, height: 280, margin: { bottom: 70 }, label: t("draw_chart", { distance: number(fit.distance, 3) }),
+      x: { min: -0.6, max: bars.length - 0.4, ticks: bars.map((_, i) => i), format: name, slant: true, label: "" },
       y: { min: 0, max: most * 1.1, format: (v) => percent(v), ticks: ticks(0, most * 1.1, 4) },
       items: [
         { kind: "bars", points: bars.map((bar, i) => [i, bar.count / total]), colour: fit.differs ? "--corrected-line" : "--accepted-line", half: 0.32 },

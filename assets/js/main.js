@@ -10,6 +10,7 @@ import { RoundView } from "./round.js";
 import { Lossless, parting } from "./lossless.js";
 import { Why, trace } from "./why.js";
 import { Compare } from "./compare.js";
+import { Learn } from "./learn.js";
 import { exportHtml } from "./export.js";
 import { Header } from "./header.js";
 
@@ -22,6 +23,7 @@ const MAKERS = {
   lossless: (root) => new Lossless(root),
   why: (root) => new Why(root),
   compare: (root) => new Compare(root),
+  learn: (root) => new Learn(root),
 };
 const views = [];
 

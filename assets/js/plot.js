@@ -127,6 +127,7 @@ export class RaceChart {
     this.runs = runs;
     this.drawn = [0, 0, 0];
     window.Plotly.restyle(this.box, { x: [[0], [0], []], y: [[0], [0], []] }, [0, 1, 2]);
+    window.Plotly.relayout(this.box, { annotations: this.labels(cssColour("--ink-soft")) });
   }
 
   restyle() {

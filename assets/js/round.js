@@ -3,6 +3,7 @@
 import { h, setText, visible, reducedMotion } from "./dom.js";
 import { t, number, probability, words } from "./words.js";
 import { store } from "./store.js";
+import { alternativesTable } from "./alternatives.js";
 import { drawTree, drawMask } from "./tree.js";
 
 const STAGES = ["draft", "pass", "cut", "commit"];
@@ -165,7 +166,7 @@ export class RoundView {
       h("b", {}, node ? t(this.stage >= 2 ? verdict.judgement : "proposed") : t(`origin_${state}`)),
       node ? "" : ` · ${t(`origin_${state}_why`)}`));
     if (node && node.q === null) lines.push(h("p", { class: "hint" }, t("q_none_words")));
-    this.detail.replaceChildren(h("div", { class: "detail-words" }, ...lines), this.bars(committed, node ?? final));
+    this.detail.replaceChildren(h("div", { class: "detail-words" }, ...lines), alternativesTable(committed, node ?? final));
   }
 
   committedAt(round, parent) {
@@ -175,22 +176,5 @@ export class RoundView {
     const path = round.tokens.filter((x) => x.node !== null && x.node !== undefined);
     const end = path.length ? path[path.length - 1].node : -1;
     return last && (last.node === null || last.node === undefined) && end === parent ? last : null;
-  }
-
-  bars(token, about) {
-    const rows = token?.alternatives ?? [];
-    if (!rows.length) return h("p", { class: "hint" }, t("no_alternatives"));
-    const withQ = rows.some((x) => x.q !== null && x.q !== undefined);
-    const withR = rows.some((x) => x.residual !== null && x.residual !== undefined);
-    const columns = [["p", "bar-p", t("col_p")], ...(withQ ? [["q", "bar-q", t("col_q")]] : []), ...(withR ? [["residual", "bar-r", t("col_residual")]] : [])];
-    const cell = (value, kind) => h("td", {},
-      h("span", { class: `bar ${kind}`, style: `width:${Math.round(100 * Math.min(1, value ?? 0))}%`, "aria-hidden": "true" }),
-      h("span", { class: "bar-value" }, probability(value)));
-    return h("table", { class: "alternatives" },
-      h("caption", {}, t(withR ? "alternatives_residual" : "alternatives")),
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, t("col_token")), ...columns.map(([, , name]) => h("th", { scope: "col" }, name)))),
-      h("tbody", {}, ...rows.map((row) => h("tr", { class: row.id === token.id ? "taken" : row.id === about.id ? "about" : "" },
-        h("th", { scope: "row" }, visible(row.text), row.id === token.id ? h("span", { class: `tag ink-${token.origin}` }, ` ${t(`origin_${token.origin}`)}`) : null),
-        ...columns.map(([field, kind]) => cell(row[field], kind))))));
   }
 }

@@ -59,8 +59,10 @@ export class Status {
 
 // One polite line: what the page is doing, and now and then what a round brought.
 export class Voice {
-  constructor(feed = "live") {
+  // `speaks`: also tells screen readers what rounds brought (one place of the page does).
+  constructor(feed = "live", speaks = false) {
     this.feed = feed;
+    this.speaks = speaks;
     this.line = h("p", { class: "state", role: "status", "aria-live": "polite" });
     this.spoken = h("p", { class: "sr-only", role: "status", "aria-live": "polite" });
     this.error = h("p", { class: "error", role: "alert" });
@@ -78,7 +80,7 @@ export class Voice {
     setText(this.error, status.state === "error" ? status.message : "");
     this.error.hidden = status.state !== "error";
     this.line.hidden = status.state === "error" || !this.line.textContent;
-    if (this.feed === "live") this.speak();
+    if (this.speaks) this.speak();
   }
 
   speak() {

@@ -33,7 +33,8 @@ export function plot(spec) {
       s("text", { class: "tick", x: margin.left - 6, y: y(v) + 4, "text-anchor": "end" }, spec.y.format ? spec.y.format(v) : String(v)));
   }
   for (const v of spec.x.ticks ?? ticks(spec.x.min, spec.x.max, 6)) {
-    root.append(s("text", { class: "tick", x: x(v), y: height - margin.bottom + 16, "text-anchor": "middle" }, spec.x.format ? spec.x.format(v) : String(v)));
+    const place = spec.x.slant ? { "text-anchor": "end", transform: `translate(${x(v) + 4} ${height - margin.bottom + 14}) rotate(-38)` } : { "text-anchor": "middle", x: x(v), y: height - margin.bottom + 16 };
+    root.append(s("text", { class: "tick", ...place }, spec.x.format ? spec.x.format(v) : String(v)));
   }
   root.append(
     s("line", { class: "axis", x1: margin.left, x2: width - margin.right, y1: height - margin.bottom, y2: height - margin.bottom }),

@@ -26,16 +26,18 @@ export class Why {
   constructor(root) {
     root.classList.add("why");
     this.voice = new Voice("why");
+    this.running = new Voice("live"); // the check is a run like any other
     this.parts = {};
     for (const name of ["waterfall", "prediction", "curve", "guess"]) {
-      this.parts[name] = { title: h("h2"), words: h("p", { class: "prose" }), picture: h("div", { class: "picture" }) };
+      this.parts[name] = { title: h("h2"), words: h("p", { class: "sd-prose" }), picture: h("div", { class: "picture" }) };
     }
-    root.append(this.voice.box, ...Object.values(this.parts).map((p) => h("section", { class: "part" }, p.title, p.words, p.picture)));
+    root.append(this.voice.box, this.running.box, ...Object.values(this.parts).map((p) => h("section", { class: "part" }, p.title, p.words, p.picture)));
     this.drawn = "";
   }
 
   update() {
     this.voice.update();
+    this.running.update();
     const run = store.main;
     const state = [run?.uid, run?.rounds.length, Boolean(run?.finished), store.plain?.uid, Boolean(store.plain?.finished), words.lang].join();
     const why = store.data.get("why");
@@ -82,7 +84,7 @@ export class Why {
       h("span", { class: "bar-track ruled", style: `--one:${100 / most}%` }, h("span", { class: `bar-part${v < 1 ? " below" : ""}`, style: `width:${(100 * v) / most}%` }), h("b", {}, times(v))),
       h("span", { class: "bar-note" }, note)));
     const limit = e.break_even === null ? t("why_no_break_even") : t("why_break_even", { need: percent(e.break_even), alpha: percent(e.alpha) });
-    return [...rows, h("p", { class: "prose" }, limit)];
+    return [...rows, h("p", { class: "sd-prose" }, limit)];
   }
 
   // Time of a target pass against the rows it verifies, measured on this device.
@@ -105,7 +107,7 @@ export class Why {
       ],
     });
     const facts = (data.facts ?? []).map((fact) => h("li", {}, t(`why_fact_${fact.key}`, fact.values)));
-    return [picture, h("ul", { class: "prose" }, ...facts)];
+    return [picture, h("ul", { class: "sd-prose" }, ...facts)];
   }
 
   guess() {
@@ -119,11 +121,11 @@ export class Why {
       { kind: "dots", points: [[data.guess.gamma, value(data.guess)]], colour: "--draft-line", r: 6 },
     ];
     if (data.guess.speedup) items.unshift({ kind: "rule", y: 1, colour: "--slower", name: t("chart_break_even"), ink: "--slower" });
-    const ratio = data.explanation?.measured;
-    const at = data.explanation?.gamma;
+    const ratio = store.speedup(store.main?.rounds.length);
+    const at = measured ? measured.drafted / measured.rounds : 0;
     if (ratio) items.push({ kind: "dots", points: [[Math.max(1, at), ratio]], colour: "--accepted-line", r: 6, name: t("why_this_run"), ink: "--accepted-ink" });
     return [
-      h("p", { class: "prose" }, t("why_guess_words", { gamma: data.guess.gamma, tau: number(data.guess.tau, 2), speed: data.guess.speedup ? times(data.guess.speedup) : `${number(data.guess.tokens_per_second, 1)} ${t("figure_rate")}`, alpha: percent(data.guess.alpha) })),
+      h("p", { class: "sd-prose" }, t("why_guess_words", { gamma: data.guess.gamma, tau: number(data.guess.tau, 2), speed: data.guess.speedup ? times(data.guess.speedup) : `${number(data.guess.tokens_per_second, 1)} ${t("figure_rate")}`, alpha: percent(data.guess.alpha) })),
       plot({
         width: 620, height: 260, label: t("why_guess"),
         x: { min: 0.5, max: 16.5, ticks: [1, 2, 4, 6, 8, 10, 12, 14, 16], label: "γ" },

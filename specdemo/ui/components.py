@@ -75,12 +75,14 @@ class Components:
         )
 
     def button(self, key: str, **options: Any) -> Any:
-        button = gr.Button(say("en", key), elem_id=f"do-{key.replace('_', '-')}", **options)
+        settings = {"elem_id": f"do-{key.replace('_', '-')}", **options}
+        button = gr.Button(say("en", key), **settings)
         return self.word(button, key, "value")
 
     def field(self, each: Field) -> Any:
         """The component of a field; its value goes with every action of its tab."""
         options = {"elem_id": f"field-{each.name}", "value": each.value, **each.options}
+        component: Any
         if each.kind == "hidden":
             component = gr.Textbox(visible="hidden", elem_id=options["elem_id"])
         elif each.kind == "text":
@@ -115,6 +117,7 @@ class Components:
             "visible": visible,
             "elem_id": f"control-{drafter}-{name}",
         }
+        component: Any
         if isinstance(each.default, bool):
             component = gr.Checkbox(**options)
         elif isinstance(each.default, str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 from ..errors import InputError
@@ -30,7 +31,8 @@ class Page:
         self.sessions = Sessions()
         self.make = Components()
         self.controls: dict[tuple[str, str], Any] = {}
-        self.actions: list[tuple[Action, str, Any]] = []
+        self.actions: list[tuple[Action, str, list[Any]]] = []
+        self.stops: list[Any] = []
 
     def build(self) -> gr.Blocks:
         make = self.make
@@ -44,15 +46,18 @@ class Page:
             with gr.Tabs(elem_id="tabs"):
                 self._tab("live", self._live)
                 for tab in tabs.TABS:
-                    self._tab(tab.name, lambda tab=tab: self._other(tab))
+                    item = self._tab(tab.name, partial(self._other, tab))
+                    if tab.on_select:
+                        self.actions.append((tab.on_select, tab.name, [item.select]))
             self._events(demo)
             api.add(self.backend, self.sessions)
         return demo
 
-    def _tab(self, name: str, fill: Any) -> None:
+    def _tab(self, name: str, fill: Callable[[], None]) -> Any:
         with gr.Tab(say("en", f"tab_{name}"), id=name, render_children=name == "live") as item:
             self.make.word(item, f"tab_{name}")
             fill()
+        return item
 
     def _live(self) -> None:
         make = self.make
@@ -79,18 +84,13 @@ class Page:
             make.word(more, "settings")
             with gr.Row(elem_id="buttons"):
                 run = make.button("run", variant="primary", scale=0)
-                self.actions.append((live_tab.RUN, "live", run))
-                self.stop = make.button("stop", scale=0)
+                prompt = make.fields["prompt"][1]
+                self.actions.append((live_tab.RUN, "live", [run.click, prompt.submit]))
+                self.stops.append(make.button("stop", scale=0))
                 self.new_chat = make.button("new_chat", scale=0, visible=False)
-                self.share = make.button("share", scale=0, elem_classes="quiet")
-                self.open = gr.UploadButton(
-                    say("en", "open_file"),
-                    scale=0,
-                    file_types=[".jsonl", ".html"],
-                    elem_id="do-open",
-                    visible=self.backend.config.recordings,
-                )
-                make.word(self.open, "open_file")
+                self.share = make.button("share", scale=0)
+                if self.backend.config.recordings:
+                    self._upload("open_file", files.opened, "live")
         make.view("live")
 
     def _controls(self, wanted: Callable[[str], bool]) -> None:
@@ -102,25 +102,34 @@ class Page:
                     self.controls[drafter, name] = control
 
     def _other(self, tab: Tab) -> None:
-        if tab.fields or tab.actions:
+        make = self.make
+        if tab.fields:
             with gr.Row(elem_classes="sd-fields"):
                 for each in tab.fields:
-                    self.make.field(each)
+                    make.field(each)
+        if tab.actions:
             with gr.Row(elem_classes="sd-actions"):
                 for action in tab.actions:
                     look = "primary" if action.primary else "secondary"
-                    button = self.make.button(action.key, scale=0, variant=look)
-                    self.actions.append((action, tab.name, button))
-        self.make.view(tab.name)
+                    button = make.button(action.key, scale=0, variant=look)
+                    self.actions.append((action, action.bus or tab.name, [button.click]))
+                self.stops.append(make.button("stop", scale=0, elem_id=f"do-stop-{tab.name}"))
+                if tab.upload and self.backend.config.recordings:
+                    self._upload("open_second", files.added, tab.name)
+        make.view(tab.name)
 
-    # Events
+    def _upload(self, key: str, read: Callable[[str, str], str], bus: str) -> None:
+        elem_id = f"do-{key.replace('_', '-')}"
+        types = [".jsonl", ".html"]
+        button = gr.UploadButton(say("en", key), scale=0, file_types=types, elem_id=elem_id)
+        self.make.word(button, key)
+        button.upload(read, [button, self.lang], self.buses[bus], **QUIET)
 
     def _events(self, demo: gr.Blocks) -> None:
         fields = self.make.fields
-        drafter, prompt, mode = (fields[name][1] for name in ("drafter", "prompt", "mode"))
+        drafter, mode = fields["drafter"][1], fields["mode"][1]
         inputs = [self.lang, self.turns, *(c for _, c in fields.values()), *self.controls.values()]
-        for action, bus, button in self.actions:
-            triggers = [button.click, prompt.submit] if action is live_tab.RUN else [button.click]
+        for action, bus, triggers in self.actions:
             gr.on(
                 triggers,
                 self._handler(action),
@@ -132,7 +141,8 @@ class Page:
                 concurrency_limit=self.backend.config.queue,
                 **QUIET,
             )
-        self.stop.click(self._stop, None, None, queue=False, **QUIET)
+        for stop in self.stops:
+            stop.click(self._stop, None, None, queue=False, **QUIET)
         demo.unload(self._stop)
         drafter.change(self._show_controls, drafter, list(self.controls.values()), **QUIET)
         mode.change(lambda m: gr.update(visible=m == "chat"), mode, self.new_chat, **QUIET)
@@ -141,8 +151,6 @@ class Page:
         for preset, button in self.examples:
             button.click(self._preset(preset), None, [*values, *self.controls.values()], **QUIET)
         self.share.click(None, values, None, js="(...all) => window.specdemo.share(...all)", **QUIET)
-        if self.backend.config.recordings:
-            self.open.upload(files.opened, [self.open, self.lang], self.buses["live"], **QUIET)
         self.language.change(
             lambda lang: [lang, *self.make.updates(lang)],
             self.language,

@@ -93,12 +93,16 @@ LIVE: dict[str, str] = {
     "speedup": "Measured speed-up",
     "speedup_unmeasured": "Plain decoding has not been measured on this prompt.",
     "speedup_faster": "over plain decoding at {rate} tokens/s; same prompt, seed and dtype",
-    "speedup_slower": "slower than plain decoding at {rate} tokens/s: the draft costs more than it saves",
+    "speedup_slower": (
+        "slower than plain decoding at {rate} tokens/s: the draft costs more than it saves"
+    ),
     "not_available": "n/a",
     "figure_rate": "tokens/s",
     "figure_rate_why": "Committed tokens per second of decode time; prefill is not counted.",
     "figure_tau": "τ, tokens a pass",
-    "figure_tau_why": "Mean accepted length: committed tokens per target pass, corrected and bonus included.",
+    "figure_tau_why": (
+        "Mean accepted length: committed tokens per target pass, corrected and bonus included."
+    ),
     "figure_alpha": "α accepted",
     "figure_alpha_why": "Acceptance rate: accepted / (accepted + rejected), tested tokens only.",
     "figure_rounds": "rounds",

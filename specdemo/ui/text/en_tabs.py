@@ -2,59 +2,7 @@
 
 from __future__ import annotations
 
-ROUND: dict[str, str] = {
-    "round_empty": "No round yet: run a prompt in the Live tab, or open a recording.",
-    "round_back": "Previous round",
-    "round_next": "Next round",
-    "round_of": "Round {n} of {all}{source}",
-    "round_play": "Play this round",
-    "stage_draft": "Draft",
-    "stage_pass": "One pass",
-    "stage_cut": "The cut",
-    "stage_commit": "Commit",
-    "stage_draft_words": (
-        "The draft proposes {drafted} tokens in {draft_ms} ms. They are guesses: nothing is decided yet. "
-        "The lower bar of each box is q, how sure the draft was."
-    ),
-    "stage_pass_words": (
-        "One pass of the target scores all {rows} positions at the same time, the last committed token "
-        "and every draft token after it ({verify_ms} ms with the verdict). This is what makes it pay."
-    ),
-    "stage_cut_words": (
-        "From left to right each draft token is accepted with probability min(1, p/q). At the first "
-        "refusal a branch ends: {accepted} accepted, {rejected} rejected, {not_judged} not judged at all."
-    ),
-    "stage_commit_words": (
-        "{tokens} tokens join the text. The last one, “{text}” ({origin}), comes from the target itself, "
-        "so a round always gives at least one token, and never a token the target did not allow."
-    ),
-    "stage_draft_none_words": "Nothing was proposed in this round.",
-    "stage_pass_none_words": "One pass of the target scores one position ({verify_ms} ms).",
-    "stage_cut_none_words": "There is nothing to judge.",
-    "stage_commit_none_words": "One token joins the text, “{text}”: this round is plain decoding.",
-    "tree_label": "The draft as a tree; choose a token to see how it was judged",
-    "prompt_end": "end of the prompt",
-    "beam": "one target pass scores {rows} positions",
-    "proposed": "proposed",
-    "mask_label": "Attention mask of {rows} rows",
-    "mask_words": "Who may look at whom: each row sees the text before, its own branch, and itself.",
-    "draw_sure": "p is at least q: accepted without a draw.",
-    "draw_never": "The target gives it no probability here: refused without a draw.",
-    "draw_below": "The draw u = {u} is below it: accepted.",
-    "draw_above": "The draw u = {u} is not below it: refused.",
-    "q_none_words": "This draft is deterministic: its q counts as 1, so the token is accepted with probability p.",
-    "no_alternatives": "The likeliest tokens at this place were not recorded.",
-    "alternatives": "Likeliest tokens at this place (greedy runs show the plain softmax)",
-    "alternatives_residual": (
-        "Likeliest tokens at this place; the corrected one is drawn from the residual = normalise(max(0, p − q))"
-    ),
-    "col_token": "token",
-    "col_p": "target p",
-    "col_q": "draft q",
-    "col_residual": "residual",
-    "exported_title": "A run of speculative decoding",
-    "exported_about": "Recorded from a real run and replayed at its own pace. This page works offline.",
-}
+from .en_round import ROUND
 
 LOSSLESS: dict[str, str] = {
     "prefix": "Text that the two tokens follow",
@@ -67,34 +15,42 @@ LOSSLESS: dict[str, str] = {
     "status_measured": "Measured.",
     "draw_title": "Sampling: thousands of tokens against p",
     "draw_about": (
-        "Each draw is a whole speculative round after the text above: the target's first layers draft, the "
-        "target verifies, with top-k 8. The outlined bars are p, computed once from the target alone; the "
+        "Each draw is a whole speculative round after the text above: the target's first layers "
+        "draft, the "
+        "target verifies, with top-k 8. The outlined bars are p, computed once from the target "
+        "alone; the "
         "filled bars are what came out. If the method is lossless, they agree up to chance."
     ),
-    "draw_hint": "Choose a rule and press Draw tokens. The first rule is the right one; then try the bugs.",
+    "draw_hint": (
+        "Choose a rule and press Draw tokens. The first rule is the right one; then try the bugs."
+    ),
     "draw_progress": "{done} of {draws} draws",
     "draw_first": "First token",
     "draw_second": "Second token",
     "draw_chart": "Shares of drawn tokens beside p; total variation distance {distance}",
     "draw_rest": "{count} others",
     "draw_numbers": (
-        "Total variation distance {distance} (chance alone gives about {expected}); G = {g} with {degrees} "
+        "Total variation distance {distance} (chance alone gives about {expected}); G = {g} with "
+        "{degrees} "
         "degrees of freedom, p-value {p}."
     ),
     "draw_fits": "True draws from p look like this: nothing speaks against lossless.",
     "draw_differs": "True draws from p almost never look like this: the output is not the target's.",
     "exhibit_exact": "exact",
     "exhibit_exact_why": (
-        "accept with min(1, p/q), after a refusal draw from the residual. This is the rule of this program."
+        "accept with min(1, p/q), after a refusal draw from the residual. This is the rule of this "
+        "program."
     ),
     "exhibit_no_residual": "bug: no residual",
     "exhibit_no_residual_why": (
-        "after a refusal the token is drawn from p again. What the draft likes then has two chances, and "
+        "after a refusal the token is drawn from p again. What the draft likes then has two "
+        "chances, and "
         "comes out too often."
     ),
     "exhibit_greedy_as_sampled": "bug: greedy draft, judged as sampled",
     "exhibit_greedy_as_sampled_why": (
-        "the draft always takes its likeliest token, but the verdict divides by q as if it had been drawn. "
+        "the draft always takes its likeliest token, but the verdict divides by q as if it had "
+        "been drawn. "
         "Such a draft has q = 1; any smaller q accepts it too often."
     ),
     "exhibit_strings": "bug: comparing strings",
@@ -104,7 +60,8 @@ LOSSLESS: dict[str, str] = {
     ),
     "exhibit_q_before_temperature": "bug: q before temperature",
     "exhibit_q_before_temperature_why": (
-        "the draft samples at the chosen temperature and top-k, but reports q from before. The ratio p/q "
+        "the draft samples at the chosen temperature and top-k, but reports q from before. The "
+        "ratio p/q "
         "is then wrong for every token. At temperature 1 only the missing top-k is felt."
     ),
     "exhibit_typical": "typical (lossy by design)",
@@ -114,7 +71,8 @@ LOSSLESS: dict[str, str] = {
     ),
     "same_title": "Greedy: the two texts side by side",
     "same_about": (
-        "At temperature 0 there is no chance: with the same arithmetic both ways must give the same tokens. "
+        "At temperature 0 there is no chance: with the same arithmetic both ways must give the "
+        "same tokens. "
         "Scoring several rows at once can round differently, though, and where two tokens are nearly "
         "equally likely the texts may part."
     ),
@@ -122,21 +80,25 @@ LOSSLESS: dict[str, str] = {
     "same_yes": "The same {tokens} tokens, one by one.",
     "same_parts": "The texts part at token {at}.",
     "same_sampled": (
-        "The texts part at token {at}. At a temperature above 0 this is expected: both are draws from the same "
+        "The texts part at token {at}. At a temperature above 0 this is expected: both are draws "
+        "from the same "
         "distribution with other random numbers. The experiment above is the test."
     ),
     "same_lossy": "The texts part at token {at}: this acceptance rule does not promise the same text.",
     "gap_unmeasured": "Press Measure the gap to score both tokens there.",
     "gap_not_live": "The gap can be measured on a live run.",
     "gap_tie": (
-        "Numerical tie: the two logits there are {gap} apart (a difference up to {tolerance} is rounding in this "
+        "Numerical tie: the two logits there are {gap} apart (a difference up to {tolerance} is "
+        "rounding in this "
         "dtype). Plain decoding's token ranks {plain}, the other {main}."
     ),
     "gap_bug": (
         "Bug: the two logits there are {gap} apart, more than rounding ({tolerance}) explains. Plain "
         "decoding's token ranks {plain}, the other {main}."
     ),
-    "parting_none": "There is no place to measure: run a prompt here, without a conversation, until texts part.",
+    "parting_none": (
+        "There is no place to measure: run a prompt here, without a conversation, until texts part."
+    ),
 }
 
 WHY: dict[str, str] = {
@@ -147,15 +109,19 @@ WHY: dict[str, str] = {
     "why_nothing": "There is no run with tested drafts to explain.",
     "why_empty": "Run a prompt with a drafter, then press Explain this run.",
     "why_waterfall": "Where a round's time goes",
-    "why_waterfall_about": "The mean round of the run on show, against plain decoding of as many tokens.",
+    "why_waterfall_about": (
+        "The mean round of the run on show, against plain decoding of as many tokens."
+    ),
     "why_round": "one round",
     "why_round_note": "{ms} ms for τ = {tau} tokens",
     "why_plain": "plain decoding",
     "why_plain_note": "{ms} ms for {tau} tokens, {each} ms each",
     "why_prediction": "Prediction and measurement",
     "why_prediction_about": (
-        "The formula of Leviathan et al. (2022) knows three numbers: α, how often a tested draft is accepted; γ, "
-        "how long drafts are; c, what a draft token costs beside a plain one. It takes a verify pass to cost as "
+        "The formula of Leviathan et al. (2022) knows three numbers: α, how often a tested draft "
+        "is accepted; γ, "
+        "how long drafts are; c, what a draft token costs beside a plain one. It takes a verify "
+        "pass to cost as "
         "much as a plain token. Step by step towards what was measured:"
     ),
     "why_measured": "measured",
@@ -163,23 +129,31 @@ WHY: dict[str, str] = {
     "why_step_tau": "real lengths",
     "why_step_pass": "real pass cost",
     "why_predicted": "expected τ {tau} / (γ c + 1) with γ = {gamma}, c = {c}",
-    "why_factor_tau": "×{factor}: τ was {tau}, not {expected}; acceptance is not the same at every place",
+    "why_factor_tau": (
+        "×{factor}: τ was {tau}, not {expected}; acceptance is not the same at every place"
+    ),
     "why_factor_pass": "×{factor}: a verify pass cost {cost} plain tokens, not 1",
     "why_factor_overhead": "×{factor}: everything else in a round",
     "why_break_even": "This draft would pay from α = {need} on; it had α = {alpha}.",
-    "why_no_break_even": "A round of this draft costs more than all its tokens could save: no α makes it pay.",
+    "why_no_break_even": (
+        "A round of this draft costs more than all its tokens could save: no α makes it pay."
+    ),
     "why_curve": "What a pass costs on this device",
     "why_curve_about": (
-        "Decoding one token reads all weights from memory for one row of arithmetic. Verifying several rows reads "
+        "Decoding one token reads all weights from memory for one row of arithmetic. Verifying "
+        "several rows reads "
         "them once as well. As long as the curve stays below the dashed line, extra rows are cheap."
     ),
-    "why_curve_missing": "Press Measure the cost curve: passes over more and more rows are timed here and now.",
+    "why_curve_missing": (
+        "Press Measure the cost curve: passes over more and more rows are timed here and now."
+    ),
     "why_rows": "rows verified in one pass",
     "why_linear": "as dear as one by one",
     "why_measured_pass": "measured",
     "why_guess": "What if?",
     "why_guess_about": (
-        "The recorded verdicts are walked again with another γ (or the formula with another α), priced with this "
+        "The recorded verdicts are walked again with another γ (or the formula with another α), "
+        "priced with this "
         "run's times and, where measured, the cost curve."
     ),
     "why_guess_words": "Estimate for γ = {gamma}, α = {alpha}: τ about {tau}, {speed}.",
@@ -187,15 +161,21 @@ WHY: dict[str, str] = {
     "why_this_run": "this run, measured",
     "why_estimate_note": "An estimate, not a measurement: check it with a real run.",
     "check_guess": "Check it with a real run",
-    "why_fact_bandwidth": "Memory: {used} GB/s read in a one-row pass, of {best} GB/s this device was measured to read ({share}).",
-    "why_fact_compute": "Arithmetic: {used} GFLOP/s in a pass of {rows} rows, of {best} GFLOP/s measured ({share}).",
+    "why_fact_bandwidth": (
+        "Memory: {used} GB/s read in a one-row pass, of {best} GB/s this device was measured to "
+        "read ({share})."
+    ),
+    "why_fact_compute": (
+        "Arithmetic: {used} GFLOP/s in a pass of {rows} rows, of {best} GFLOP/s measured ({share})."
+    ),
 }
 
 COMPARE: dict[str, str] = {
     "compare_all": "Compare all drafters",
     "open_second": "Add a recording",
     "compare_about": (
-        "The prompt and sampling of the Live tab, through every drafter, one after the other on the same device, "
+        "The prompt and sampling of the Live tab, through every drafter, one after the other on "
+        "the same device, "
         "plain decoding first."
     ),
     "compare_progress": "Drafters done",

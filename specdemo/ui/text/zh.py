@@ -7,7 +7,9 @@ from .zh_tabs import TABS
 
 LIVE: dict[str, str] = {
     "title": "看得见的投机解码",
-    "subtitle": "小小的草稿先猜出几个词元，目标模型一次前向就把它们全部检查，写出的文本仍是目标模型本来会写的。",
+    "subtitle": (
+        "小小的草稿先猜出几个词元，目标模型一次前向就把它们全部检查，写出的文本仍是目标模型本来会写的。"
+    ),
     "language": "语言",
     "skip": "跳到正文",
     "theme": "浅色或深色",
@@ -183,6 +185,9 @@ ERRORS: dict[str, str] = {
     "gguf_missing": "SPECDEMO_GGUF 指向的 {path} 不是文件。",
     "cache_unwritable": "缓存文件夹 {folder} 不可写：请把 SPECDEMO_CACHE 设为你自己的文件夹。",
     "disk_full": "磁盘上没有空间存放 {folder} 中的模型：请腾出空间，或把 SPECDEMO_CACHE 设到别处。",
+    "head_unreadable": "无法读取草稿头 {head}：{why}。",
+    "training_data": "训练无法开始：{why}。",
+    "head_misfit": "草稿头 {head} 不适合 {model}：它是为 {what} {theirs} 制作的，而不是 {ours}。",
     "not_loaded": "模型没有加载（{why}）：无法运行。",
     "too_fast": "您在短时间内启动了很多次运行：请等待 {seconds} 秒再试。",
     "queue_full": "已有 {waiting} 次运行在等待，暂时不再接受：请一分钟后再试。",
@@ -205,6 +210,4 @@ ERRORS: dict[str, str] = {
     "server_garbage": "服务器 {name} 发来的不是 {engine} 的数据流：{why}。",
     "server_limit": "服务器 {name} 发来的超出可接受的范围：{what}。",
     "server_cut": "服务器 {name} 在回答完成之前中断了。",
-    "head_unreadable": "草稿头 {head} 无法读取：{why}。",
-    "head_misfit": "草稿头 {head} 与 {model} 不合：{why}。",
 }

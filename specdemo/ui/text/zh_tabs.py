@@ -2,57 +2,7 @@
 
 from __future__ import annotations
 
-ROUND: dict[str, str] = {
-    "round_empty": "还没有任何一轮：请在“实时”页运行一个提示词，或打开一份录制。",
-    "round_back": "上一轮",
-    "round_next": "下一轮",
-    "round_of": "第 {n} 轮，共 {all} 轮{source}",
-    "round_play": "播放这一轮",
-    "stage_draft": "草稿",
-    "stage_pass": "一次前向",
-    "stage_cut": "截断",
-    "stage_commit": "确定",
-    "stage_draft_words": (
-        "草稿用 {draft_ms} 毫秒提出 {drafted} 个词元。它们只是猜测，什么都还没有定。"
-        "每个方框下部的横条是 q，即草稿有多确信。"
-    ),
-    "stage_pass_words": (
-        "目标模型只用一次前向，就同时给全部 {rows} 个位置打分：最后一个已确定的词元，"
-        "以及其后的每个草稿词元（连同裁决共 {verify_ms} 毫秒）。省下的时间就来自这里。"
-    ),
-    "stage_cut_words": (
-        "从左到右，每个草稿词元以概率 min(1, p/q) 被接受。第一次拒绝就结束一个分支："
-        "接受 {accepted} 个，拒绝 {rejected} 个，完全未检验 {not_judged} 个。"
-    ),
-    "stage_commit_words": (
-        "{tokens} 个词元加入正文。最后一个“{text}”（{origin}）来自目标模型自己，"
-        "所以每轮至少得到一个词元，而且绝不会有目标模型不允许的词元。"
-    ),
-    "stage_draft_none_words": "这一轮没有提出任何草稿。",
-    "stage_pass_none_words": "目标模型一次前向给一个位置打分（{verify_ms} 毫秒）。",
-    "stage_cut_none_words": "没有需要检验的词元。",
-    "stage_commit_none_words": "一个词元“{text}”加入正文：这一轮就是普通解码。",
-    "tree_label": "以树表示的草稿；选择一个词元，看它是怎样被检验的",
-    "prompt_end": "提示词结尾",
-    "beam": "一次目标前向给 {rows} 个位置打分",
-    "proposed": "已提出",
-    "mask_label": "{rows} 行的注意力掩码",
-    "mask_words": "谁能看见谁：每一行看得见前文、自己所在的分支和它自己。",
-    "draw_sure": "p 不小于 q：无需抽取即接受。",
-    "draw_never": "目标模型在此处给它的概率为零：无需抽取即拒绝。",
-    "draw_below": "抽取的 u = {u} 小于它：接受。",
-    "draw_above": "抽取的 u = {u} 不小于它：拒绝。",
-    "q_none_words": "这种草稿是确定性的：它的 q 视为 1，所以词元以概率 p 被接受。",
-    "no_alternatives": "此处最可能的词元没有被录下。",
-    "alternatives": "此处最可能的词元（贪心运行显示原始 softmax）",
-    "alternatives_residual": "此处最可能的词元；修正词元取自残差 = normalise(max(0, p − q))",
-    "col_token": "词元",
-    "col_p": "目标 p",
-    "col_q": "草稿 q",
-    "col_residual": "残差",
-    "exported_title": "一次投机解码的运行",
-    "exported_about": "录自真实的运行，按它自己的节奏重放。此页可离线使用。",
-}
+from .zh_round import ROUND
 
 LOSSLESS: dict[str, str] = {
     "prefix": "两个词元之前的文本",
@@ -74,7 +24,9 @@ LOSSLESS: dict[str, str] = {
     "draw_second": "第二个词元",
     "draw_chart": "抽得词元的份额与 p 并列；总变差距离 {distance}",
     "draw_rest": "其余 {count} 个",
-    "draw_numbers": "总变差距离 {distance}（仅凭偶然约为 {expected}）；G = {g}，自由度 {degrees}，p 值 {p}。",
+    "draw_numbers": (
+        "总变差距离 {distance}（仅凭偶然约为 {expected}）；G = {g}，自由度 {degrees}，p 值 {p}。"
+    ),
     "draw_fits": "从 p 真实抽取就是这个样子：没有迹象表明有损。",
     "draw_differs": "从 p 真实抽取几乎不会是这个样子：输出不再是目标模型的。",
     "exhibit_exact": "exact（正确）",
@@ -83,7 +35,8 @@ LOSSLESS: dict[str, str] = {
     "exhibit_no_residual_why": "拒绝之后又从 p 中抽取。草稿喜欢的词元于是有两次机会，出现得太多。",
     "exhibit_greedy_as_sampled": "错误：贪心草稿当作采样来检验",
     "exhibit_greedy_as_sampled_why": (
-        "草稿总取它最可能的词元，检验时却除以 q，好像它是抽出来的。这样的草稿 q = 1；更小的 q 会接受得太多。"
+        "草稿总取它最可能的词元，检验时却除以 q，好像它是抽出来的。这样的草稿 q = 1；更小的 q 会接"
+        "受得太多。"
     ),
     "exhibit_strings": "错误：比较字符串",
     "exhibit_strings_why": (
@@ -95,7 +48,9 @@ LOSSLESS: dict[str, str] = {
         "温度为 1 时只看得出少了 top-k。"
     ),
     "exhibit_typical": "typical（本来就有损）",
-    "exhibit_typical_why": "Medusa 的规则接受目标认为合理的词元。更快，也不是错误，但输出会偏离 p：下面的距离就是代价。",
+    "exhibit_typical_why": (
+        "Medusa 的规则接受目标认为合理的词元。更快，也不是错误，但输出会偏离 p：下面的距离就是代价。"
+    ),
     "same_title": "贪心：两段文本并列",
     "same_about": (
         "温度为 0 时没有偶然：算术相同，两种方式必得相同的词元。不过同时给多行打分，舍入可能不同，"
@@ -105,7 +60,8 @@ LOSSLESS: dict[str, str] = {
     "same_yes": "{tokens} 个词元逐个相同。",
     "same_parts": "文本在第 {at} 个词元处分开。",
     "same_sampled": (
-        "文本在第 {at} 个词元处分开。温度大于 0 时这是意料之中：两者用不同的随机数从同一分布抽取。上面的实验才是检验。"
+        "文本在第 {at} 个词元处分开。温度大于 0 时这是意料之中：两者用不同的随机数从同一分布抽取。"
+        "上面的实验才是检验。"
     ),
     "same_lossy": "文本在第 {at} 个词元处分开：这条接受规则不保证文本相同。",
     "gap_unmeasured": "按“测量差距”，给那里的两个词元打分。",
@@ -159,7 +115,10 @@ WHY: dict[str, str] = {
     "why_linear": "与逐个解码同价",
     "why_measured_pass": "实测",
     "why_guess": "假如？",
-    "why_guess_about": "用另一个 γ 重走录下的裁决（或用另一个 α 代入公式），按这次运行的时间计价；若已测量，也用成本曲线。",
+    "why_guess_about": (
+        "用另一个 γ 重走录下的裁决（或用另一个 α 代入公式），按这次运行的时间计价；若已测量，也用成"
+        "本曲线。"
+    ),
     "why_guess_words": "γ = {gamma}、α = {alpha} 的估计：τ 约 {tau}，{speed}。",
     "why_estimate": "估计",
     "why_this_run": "这次运行，实测",

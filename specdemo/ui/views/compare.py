@@ -42,4 +42,4 @@ async def compare(call: Call) -> AsyncIterator[str]:
     yield bus.text
 
 
-TAB = Tab("compare", (), (Action("compare_all", compare, primary=True),))
+TAB = Tab("compare", (), (Action("compare_all", compare, primary=True),), upload=True)

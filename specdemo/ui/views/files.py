@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import count
 from pathlib import Path
 
 from ...events import RecordingError, to_json
@@ -12,6 +13,7 @@ from ..text import say
 from .bus import Bus
 
 MAX_BYTES = 8_000_000
+_added = count(1)
 _DATA = re.compile(r'<script type="application/json" id="specdemo-data">(.*?)</script>', re.DOTALL)
 
 
@@ -37,17 +39,35 @@ def runs_of(text: str) -> dict[str, list[str]]:
     return result
 
 
+def read(path: str | None) -> tuple[str, dict[str, list[str]]]:
+    """Name and runs of an uploaded file. Raises ``RecordingError``, also for what is no text."""
+    file = Path(path or "")
+    try:
+        if not file.is_file() or file.stat().st_size > MAX_BYTES:
+            raise RecordingError(f"The file is larger than {MAX_BYTES // 1_000_000} MB.")
+        return file.name[:80], runs_of(file.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, OSError) as error:
+        raise RecordingError("The file is not text.") from error
+
+
 def opened(path: str | None, lang: str) -> str:
     """The page's text for an uploaded file: its runs, or one sentence saying why not."""
     try:
-        file = Path(path or "")
-        if not file.is_file() or file.stat().st_size > MAX_BYTES:
-            raise RecordingError("The file is too large.")
-        runs = runs_of(file.read_text(encoding="utf-8"))
-    except (RecordingError, UnicodeDecodeError, OSError) as error:
-        why = str(error) if isinstance(error, RecordingError) else "it is not text"
-        return Bus([]).error(say(lang, "bad_recording", why=why)).text
+        name, runs = read(path)
+    except RecordingError as error:
+        return Bus([]).error(say(lang, "bad_recording", why=error)).text
     bus = Bus(["main", "plain"], kind="file")
     for slot, lines in runs.items():
         bus.page("open", slot=slot).lines(lines)
-    return bus.status("done", "status_opened", name=file.name[:80]).text
+    return bus.status("done", "status_opened", name=name).text
+
+
+def added(path: str | None, lang: str) -> str:
+    """An uploaded recording as one more row of the comparison."""
+    try:
+        name, runs = read(path)
+    except RecordingError as error:
+        return Bus([]).error(say(lang, "bad_recording", why=error)).text
+    bus = Bus([])
+    bus.page("open", slot=f"cmp:file{next(_added)}").lines(runs["main"])
+    return bus.status("done", "status_opened", name=name).text

@@ -1,4 +1,4 @@
-"""The Live tab on the server: plain decoding and the drafter's run, one after the other, as JSON lines."""
+"""The Live tab on the server: plain decoding and the drafter's run, in turn, as JSON lines."""
 
 from __future__ import annotations
 
@@ -20,28 +20,30 @@ PAUSE = 1 / 25  # seconds between two updates of the page
 
 
 class Sessions:
-    """The run of each open page, so that Stop and a new run end the old one."""
+    """The runs of each open page, so that its Stop ends them and nobody else's."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, tuple[Job[Event], threading.Event]] = {}
+        self._jobs: dict[str, list[tuple[Job[Any], threading.Event]]] = {}
 
-    def put(self, session: str, job: Job[Event], cancel: threading.Event) -> None:
-        self.stop(session)
-        self._jobs[session] = (job, cancel)
+    def put(self, session: str, job: Job[Any], cancel: threading.Event) -> None:
+        running = [pair for pair in self._jobs.get(session, []) if not pair[0].done]
+        self._jobs[session] = [*running, (job, cancel)]
 
     def stop(self, session: str) -> bool:
-        """End the page's run within a round; False when there is none."""
-        job, cancel = self._jobs.pop(session, (None, None))
-        if job is None or cancel is None or job.done:
-            return False
-        cancel.set()  # a run under way ends by itself, with its last event
-        job.skip()  # one that still waits never begins
-        return True
+        """End the page's runs within a round; False when there is none."""
+        running = [pair for pair in self._jobs.pop(session, []) if not pair[0].done]
+        for job, cancel in running:
+            cancel.set()  # a run under way ends by itself, with its last event
+            job.skip()  # one that still waits never begins
+        return bool(running)
 
     def drop(self, session: str, job: Job[Any]) -> None:
         """Forget a run that is over: pages come and go, this table must not grow."""
-        if self._jobs.get(session, (None,))[0] is job:
-            del self._jobs[session]
+        left = [pair for pair in self._jobs.get(session, []) if pair[0] is not job]
+        if left:
+            self._jobs[session] = left
+        else:
+            self._jobs.pop(session, None)
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -79,7 +81,7 @@ async def run(call: Call, order: Order, baseline: str) -> AsyncIterator[str]:
     can_be_plain = server is None or server.baseline is not None
     for slot, each in orders(order, baseline, can_be_plain):
         finished: Finished | None = None
-        async for finished in one(call, slot, each, bus):
+        async for finished in one(call, slot, each, bus):  # noqa: B007  # the last one counts
             yield bus.text
         if finished is None or finished.reason in ("cancelled", "error"):
             return
@@ -96,7 +98,12 @@ async def one(call: Call, slot: str, order: Order, bus: Bus) -> AsyncIterator[Fi
         return call.backend.generate(order, cancel)
 
     worker = call.backend.worker_for(order)
-    job = worker.submit(make)
+    try:
+        job = worker.submit(make)
+    except InputError as error:  # too many wait already
+        bus.error(say_error(call.lang, error))
+        yield None
+        return
     call.sessions.put(call.session, job, cancel)
     finished: Finished | None = None
     try:
@@ -114,6 +121,7 @@ async def one(call: Call, slot: str, order: Order, bus: Bus) -> AsyncIterator[Fi
             if done and job.error is not None:
                 bus.error(error_sentence(job.error, call.lang))
             elif done and finished is None:
+                call.outcome["stopped"] = True
                 bus.status("stopped", "status_stopped")
             yield finished if done else None
             if done:

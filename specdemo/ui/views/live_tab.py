@@ -46,11 +46,4 @@ async def start(call: Call) -> AsyncIterator[str]:
         yield text
 
 
-async def stop(call: Call) -> AsyncIterator[str]:
-    """End the page's run within a round. The run's own text tells the page."""
-    call.sessions.stop(call.session)
-    return
-    yield  # an action is an async generator, this one without a text
-
-
 RUN = Action("run", start, primary=True)

@@ -1,4 +1,4 @@
-"""The tab "Is it lossless?": the sampling experiment, the museum of bugs, the parting of greedy texts."""
+"""The tab "Is it lossless?": the sampling experiment, the museum of bugs, where greedy texts part."""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
+from ...errors import InputError
+from ..text import say_error
 from .bus import Bus
 from .live import PAUSE, error_sentence, queueing
 from .parts import Call
@@ -19,7 +21,11 @@ async def measured(
 
     Only the newest value of an update is sent: the others would be overwritten at once."""
     cancel = threading.Event()
-    job = call.backend.worker.submit(lambda: make(cancel))
+    try:
+        job = call.backend.worker.submit(lambda: make(cancel))
+    except InputError as error:  # too many wait already
+        yield bus.error(say_error(call.lang, error)).text
+        return
     call.sessions.put(call.session, job, cancel)
     try:
         async for _ in queueing(call.backend, call.backend.worker, job, bus):
@@ -41,3 +47,4 @@ async def measured(
     finally:
         cancel.set()
         job.cancel()
+        call.sessions.drop(call.session, job)

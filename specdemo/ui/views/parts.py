@@ -51,17 +51,22 @@ Run = Callable[[Call], AsyncIterator[str]]
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A button. ``run`` yields the growing text of JSON lines for the page; ``key`` its words."""
+    """A button. ``run`` yields the growing text of JSON lines for the page; ``key`` its words; ``bus``
+    the feed it goes to, the tab's own when empty."""
 
     key: str
     run: Run
     primary: bool = False
+    bus: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """``name`` is the view's name in the scripts; ``tab_<name>`` its words."""
+    """``name`` is the view's name in the scripts; ``tab_<name>`` its words. ``on_select``: an action
+    that also happens when the tab is opened; ``upload``: takes recordings to compare."""
 
     name: str
     fields: Sequence[Field] = ()
     actions: Sequence[Action] = ()
+    on_select: Action | None = None
+    upload: bool = False

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import pairwise
 from typing import Any
 
 from ...errors import InputError
 from ...predict import Step, explain, steps_from, what_if
 from ..text import say_error
-from . import form
+from . import form, live
 from .bus import Bus
 from .measure import measured
 from .parts import Action, Call, Field, Tab
@@ -47,7 +48,7 @@ def interpolated(curve: dict[int, float], rows: int) -> float:
     known = sorted(curve)
     if rows <= known[0]:
         return curve[known[0]]
-    for low, high in zip(known, known[1:], strict=False):
+    for low, high in pairwise(known):
         if rows <= high:
             part = (rows - low) / (high - low)
             return (1 - part) * curve[low] + part * curve[high]
@@ -100,4 +101,25 @@ async def curve(call: Call) -> AsyncIterator[str]:
         yield page
 
 
-TAB = Tab("why", FIELDS, (Action("explain", explanation, primary=True), Action("measure_curve", curve)))
+async def check(call: Call) -> AsyncIterator[str]:
+    """A real run of the form's prompt with the guessed draft length, plain decoding measured too."""
+    try:
+        order = form.order(call.values, call.settings, call.turns)
+        gamma = form.number("gamma", call.values["guess_gamma"], 1, LONGEST_DRAFT, whole=True)
+    except InputError as error:
+        yield Bus([]).error(say_error(call.lang, error)).text
+        return
+    settings = {**order.settings, "gamma": int(gamma)}
+    if "adaptive" in settings:
+        settings["adaptive"] = False  # else the length would not be the one that was asked for
+    async for text in live.run(call, replace(order, settings=settings), "before"):
+        yield text
+
+
+EXPLAIN = Action("explain", explanation, primary=True)
+TAB = Tab(
+    "why",
+    FIELDS,
+    (EXPLAIN, Action("measure_curve", curve), Action("check_guess", check, bus="live")),
+    on_select=EXPLAIN,
+)

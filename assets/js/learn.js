@@ -1,0 +1,77 @@
+// "Learn": short lessons with figures from real runs; each ends with a question to guess first.
+
+import { h, setText } from "./dom.js";
+import { t, words } from "./words.js";
+import { store } from "./store.js";
+import { LESSONS } from "./lessons.js";
+import { recording } from "./library.js";
+
+const TERMS = [
+  "target", "draft_model", "drafter", "proposal", "round", "gamma", "verify", "residual", "corrected", "bonus", "committed",
+  "alpha", "efficiency", "tau", "c", "expected", "speedup", "lossless", "typical", "chain", "tree_mask", "lookup", "self", "keep", "prefill",
+];
+const SOURCES = ["leviathan", "chen", "stern", "specinfer", "medusa", "eagle", "eagle3", "skip", "layerskip", "lookup", "bench", "typical"];
+
+export class Learn {
+  constructor(root) {
+    root.classList.add("learn");
+    this.root = root;
+    this.guesses = new Map();
+    this.drawn = "";
+  }
+
+  update() {
+    const pairs = LESSONS.map((lesson) => [lesson.recording, lesson.other].map((name) => (name ? recording(name, () => store.changed()) : null)));
+    const state = `${words.lang} ${pairs.map((pair) => pair.map((one) => (one === undefined ? "?" : one ? 1 : 0))).join()} ${[...this.guesses]}`;
+    if (state === this.drawn) return;
+    this.drawn = state;
+    const focus = document.activeElement?.id;
+    this.root.replaceChildren(
+      h("nav", { class: "contents", "aria-label": t("learn_contents") }, h("ol", {}, ...LESSONS.map((lesson) => h("li", {}, h("a", { href: `#lesson-${lesson.name}` }, t(`lesson_${lesson.name}`)))))),
+      ...LESSONS.map((lesson, i) => this.lesson(lesson, i + 1, ...pairs[i])),
+      this.glossary(), this.sources());
+    if (focus) document.getElementById(focus)?.focus();
+  }
+
+  lesson(lesson, number, pair, other) {
+    const { name } = lesson;
+    const paragraphs = Array.from({ length: lesson.paragraphs }, (_, i) => h("p", {}, t(`lesson_${name}_${i + 1}`)));
+    return h("section", { class: "lesson", id: `lesson-${name}`, "aria-labelledby": `title-${name}` },
+      h("h2", { id: `title-${name}` }, `${number} · ${t(`lesson_${name}`)}`),
+      h("div", { class: "lesson-body" },
+        h("div", { class: "lesson-words" }, ...paragraphs),
+        h("figure", { class: "lesson-figure" }, this.figure(lesson, pair), h("figcaption", {}, pair ? this.caption(lesson, pair) : ""))),
+      this.question(lesson, pair, other));
+  }
+
+  figure(lesson, pair) {
+    if (pair === undefined) return h("p", { class: "hint" }, "…");
+    return (pair && lesson.figure(pair)) ?? h("p", { class: "hint" }, t("lesson_no_recording"));
+  }
+
+  caption(lesson, { main }) {
+    const { started } = main;
+    return `${t(`lesson_${lesson.name}_figure`)} ${t("lesson_from", { drafter: started.drafter, model: started.model, dtype: started.dtype, device: started.environment?.device_name ?? started.device })}`;
+  }
+
+  question({ name, answer }, pair, other) {
+    const result = pair && (other !== undefined) ? answer(pair, other) : null;
+    if (!result) return h("div", {});
+    const guess = this.guesses.get(name);
+    const options = [0, 1, 2].map((i) => h("button", {
+      type: "button", id: `guess-${name}-${i}`, "aria-pressed": String(guess === i),
+      class: guess === undefined ? "" : i === result.right ? "right" : guess === i ? "wrong" : "",
+      onclick: () => { this.guesses.set(name, i); this.update(); },
+    }, t(`question_${name}_${i}`, result.values)));
+    const told = guess === undefined ? "" : `${t(guess === result.right ? "guess_right" : "guess_wrong")} ${t(`question_${name}_answer`, result.values)}`;
+    return h("div", { class: "question" }, h("p", { class: "ask" }, t(`question_${name}`, result.values)), h("div", { class: "options" }, ...options), h("p", { class: "told", role: "status" }, told));
+  }
+
+  glossary() {
+    return h("section", { class: "glossary" }, h("h2", {}, t("glossary")), h("dl", {}, ...TERMS.map((term) => h("div", {}, h("dt", {}, t(`term_${term}`)), h("dd", {}, t(`term_${term}_is`))))));
+  }
+
+  sources() {
+    return h("section", {}, h("h2", {}, t("sources")), h("p", { class: "sd-prose" }, t("sources_about")), h("ol", { class: "sources" }, ...SOURCES.map((name) => h("li", {}, t(`source_${name}`)))));
+  }
+}
