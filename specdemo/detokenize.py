@@ -26,18 +26,21 @@ class Detokenizer:
         self._window.append(token)
         text = self._decode(self._window)
         settled = text.rstrip(_HALF)
-        piece, self._shown = settled[self._shown :], max(self._shown, len(settled))
-        if len(self._window) > 8 and settled == text:
-            self._shrink()
+        piece, whole = settled[self._shown :], len(settled) >= self._shown
+        self._shown = max(self._shown, len(settled))
+        # Byte fallback takes back a whole run of bytes until its last character is complete: not then.
+        if whole and len(self._window) > 8:
+            self._shrink(settled)
         return piece.replace(_HALF, "")
 
-    def _shrink(self) -> None:
-        """Go on with a short tail, one that begins with a character and has text at all (in front of
-        the first text some decoders drop a space)."""
+    def _shrink(self, settled: str) -> None:
+        """Go on with a short tail, one that has text at all (in front of the first text some decoders
+        drop a space) and whose text is whole but for its two ends."""
         for size in range(3, 8):
             tail = self._window[-size:]
-            text = self._decode(tail)
-            if text and _HALF not in text:
+            text = self._decode(tail).rstrip(_HALF)
+            core = text.lstrip(_HALF)
+            if core and _HALF not in core and settled.endswith(core):
                 self._window, self._shown = tail, len(text)
                 return
 
