@@ -7,19 +7,18 @@ streams pass untouched.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .body import Body, objection
+from .headers import Answer
 from .visitors import Buckets, address_of
 
 if TYPE_CHECKING:
@@ -41,31 +40,7 @@ _PAGE = (
 )
 OPEN = re.compile(f"/(?:{_PAGE}|{_API}/(?:{_CALLS}))/?")
 METHODS = ("GET", "HEAD", "POST", "OPTIONS")
-_INLINE = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL | re.IGNORECASE)
-
-
-def policy(inline: bytes, frame: Sequence[str] = ()) -> str:
-    """The Content-Security-Policy for a page whose HTML is ``inline``: only our own origin, and the
-    scripts that stand in the HTML itself, by their hashes. ``frame``: who may show us in a frame.
-
-    'unsafe-eval' is Gradio's: it builds the functions of ``js=`` and ``js_on_load`` from strings,
-    which are the program's own, never a visitor's."""
-    hashes = [hashlib.sha256(found[1]).digest() for found in _INLINE.finditer(inline)]
-    scripts = " ".join(f"'sha256-{base64.b64encode(h).decode()}'" for h in hashes)
-    rules = {
-        "default-src": "'self'",
-        "script-src": f"'self' 'unsafe-eval' {scripts}".strip(),
-        "style-src": "'self' 'unsafe-inline'",
-        "img-src": "'self' data: blob:",
-        "font-src": "'self' data:",
-        "connect-src": "'self'",
-        "worker-src": "'self' blob:",
-        "object-src": "'none'",
-        "base-uri": "'self'",
-        "form-action": "'self'",
-        "frame-ancestors": " ".join(["'self'", *frame]),
-    }
-    return "; ".join(f"{name} {value}" for name, value in rules.items())
+_JSON = re.compile(f"/{_API}/(queue/join|call/(v2/)?generate)")
 
 
 @dataclass
@@ -93,8 +68,14 @@ class Guard:
         if status:
             await self._refuse(status, scope, receive, send)
             return
-        body = _Body(receive, MAX_BODY if path == f"/{_API}/upload" else SMALL_BODY)
-        answer = _Answer(send, self.frame)
+        body = Body(receive, MAX_BODY if path == f"/{_API}/upload" else SMALL_BODY)
+        if scope["method"] == "POST" and _JSON.fullmatch(path):
+            whole = await body.whole()
+            why = "" if body.too_large else objection(whole)
+            if why:
+                await self._refuse(400, scope, receive, send, why)
+                return
+        answer = Answer(send, self.frame)
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -145,7 +126,9 @@ class Guard:
         if path == "/login" and status in (400, 401):
             self.logins.take(self._address(scope))
 
-    async def _refuse(self, status: int, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _refuse(
+        self, status: int, scope: Scope, receive: Receive, send: Send, why: str = ""
+    ) -> None:
         self.refused(status)
         words = {
             404: "There is nothing here.",
@@ -153,66 +136,12 @@ class Guard:
             413: "The request is too large.",
             429: "Too many requests: wait a minute.",
         }
-        response = JSONResponse({"error": words[status]}, status_code=status)
-        await response(scope, receive, _Answer(send, self.frame))
+        response = JSONResponse({"detail": why or words[status]}, status_code=status)
+        await response(scope, receive, Answer(send, self.frame))
 
 
 def _headers(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-
-
-class _Body:
-    """Counts what comes in; ends the request when it is more than announced or allowed."""
-
-    def __init__(self, receive: Receive, most: int) -> None:
-        self._receive, self._left = receive, most
-        self.too_large = False
-
-    async def __call__(self) -> Message:
-        message = await self._receive()
-        if message["type"] == "http.request":
-            self._left -= len(message.get("body", b""))
-            if self._left < 0:
-                self.too_large = True
-                return {"type": "http.disconnect"}
-        return message
-
-
-class _Answer:
-    """Adds the headers. HTML is held back until it is whole, for the hashes of its scripts."""
-
-    def __init__(self, send: Send, frame: Sequence[str]) -> None:
-        self._send, self._frame = send, frame
-        self._held: MutableMapping[str, Any] | None = None
-        self._html = b""
-        self.started = False
-
-    async def __call__(self, message: Message) -> None:
-        self.started = True
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(raw=list(message["headers"]))
-            message = {**message, "headers": headers.raw}
-            if headers.get("content-type", "").startswith("text/html"):
-                self._held = message
-                return
-            self._secure(headers, b"")
-        elif self._held is not None:
-            self._html += message.get("body", b"")
-            if message.get("more_body"):
-                return
-            self._secure(MutableHeaders(raw=self._held["headers"]), self._html)
-            await self._send(self._held)
-            self._held = None
-            message = {"type": "http.response.body", "body": self._html}
-        await self._send(message)
-
-    def _secure(self, headers: MutableHeaders, html: bytes) -> None:
-        headers["content-security-policy"] = policy(html, self._frame)
-        headers["x-content-type-options"] = "nosniff"
-        headers["referrer-policy"] = "no-referrer"
-        headers["permissions-policy"] = "camera=(), microphone=(), geolocation=()"
-        if not self._frame:
-            headers["x-frame-options"] = "SAMEORIGIN"  # it knows no list of origins
 
 
 def app_parts(backend: Backend, routes: Sequence[BaseRoute] = ()) -> dict[str, Any]:
@@ -236,4 +165,4 @@ def app_parts(backend: Backend, routes: Sequence[BaseRoute] = ()) -> dict[str, A
     return {"routes": found, "middleware": [guard]}
 
 
-__all__ = ["Guard", "app_parts", "policy"]
+__all__ = ["Guard", "app_parts"]
