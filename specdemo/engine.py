@@ -119,6 +119,7 @@ class Engine:
         self, shown: str, context: Context, drafter: Drafter, rule: AcceptanceRule
     ) -> events.Started:
         settings = {**asdict(context.params), **drafter.settings(), "acceptance": rule.name}
+        settings["stop"] = list(context.params.stop)  # as JSON gives it back
         if not rule.lossless:
             settings |= asdict(rule)  # type: ignore[call-overload]  # rules are dataclasses
         return events.Started(
