@@ -34,7 +34,7 @@ gpu-check:
 	$(PYTHON) -m specdemo.gpu_check
 
 test-servers: .venv/.test
-	$(PY) tests/servers/run.py
+	$(PY) -m tests.servers.run
 
 .venv/bin/python:
 	$(PYTHON) -c "import sys; sys.exit('Python 3.11 or newer is needed.' if sys.version_info < (3, 11) else 0)"
