@@ -1,4 +1,4 @@
-"""``make test-servers`` (``python -m tests.servers.run``): the clients against real servers on loopback, vLLM (CPU) and llama.cpp.
+"""``make test-servers``: the clients against real servers on loopback, vLLM (CPU) and llama.cpp.
 
 For every server: twenty prompts one after the other, whose inferred accepted tokens must equal the
 server's own counters; the same with eight at once, where what happens is reported and the text must
