@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import re
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -364,3 +365,26 @@ def test_page_events_bear_any_values(served: Hosted, capfd: pytest.CaptureFixtur
     ours = [line for line in told.splitlines() if "/specdemo/" in line and "line " in line]
     assert ours == [], "\n".join(ours[:20])
     until(lambda: not served.backend.worker.busy)
+
+
+def test_page_actions_bear_one_odd_value(served: Hosted, capfd: pytest.CaptureFixture[str]) -> None:
+    """The page's buttons with its own values, but one: a sentence or a run, never a failure inside."""
+    components = {part["id"]: part["props"] for part in served.http.get("/config").json()["components"]}
+    small = {"field-length": 8, "field-baseline": "off", "field-draws": 50, "field-prompt": "The fox"}
+    choose = random.Random(0)
+    actions = [e for e in events(served) if e["backend_fn"] and len(e["inputs"]) > 10]
+    assert len(actions) >= 3
+    for number in range(int(os.environ.get("FUZZ", "150")) // 4):
+        action = choose.choice(actions)
+        props = [components[index] for index in action["inputs"]]
+        data = [small.get(p.get("elem_id"), p.get("value")) for p in props]
+        data[choose.randrange(len(data))] = choose.choice(
+            [None, "", -1, 0.5, 2**60, "1e9", True, *CORPUS[:6]]
+        )
+        message = join(served, action["id"], data, f"odd{number}")
+        assert message, data
+        if message["success"]:
+            assert "went wrong inside" not in json.dumps(message), data
+    told = capfd.readouterr().err
+    ours = [line for line in told.splitlines() if "/specdemo/" in line and "line " in line]
+    assert ours == [], "\n".join(ours[:20])
