@@ -154,7 +154,8 @@ def out_of_memory(error: BaseException) -> bool:
     """Whether the device, or the machine, had no memory left (torch reports both in its own way)."""
     if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
         return True
-    return "not enough memory" in str(error) or "out of memory" in str(error).lower()
+    text = str(error).lower()
+    return any(words in text for words in ("not enough memory", "allocate memory", "out of memory"))
 
 
 __all__ = ["Engine", "out_of_memory"]

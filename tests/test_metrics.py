@@ -14,7 +14,7 @@ from specdemo.run import Run
 
 
 def one_round(verdicts: str, tokens: str, draft_ms: float = 0.0, ms: float = 0.0) -> list[object]:
-    """``verdicts``: a(ccepted), r(ejected), n(ot judged); ``tokens``: a, c(orrected), b(onus), t(arget)."""
+    """``verdicts``: a(ccepted), r(ejected), n(ot judged); ``tokens``: and c(orrected), b(onus), t."""
     names = {"a": "accepted", "r": "rejected", "n": "not_judged"}
     origins: dict[str, Origin] = {"a": "accepted", "c": "corrected", "b": "bonus", "t": "target"}
     return [
