@@ -152,7 +152,7 @@ class Page:
             button.click(self._preset(preset), None, [*values, *self.controls.values()], **QUIET)
         self.share.click(None, values, None, js="(...all) => window.specdemo.share(...all)", **QUIET)
         self.language.change(
-            lambda lang: [lang, *self.make.updates(lang)],
+            self._speak,
             self.language,
             [self.lang, *self.make.worded],
             js="(lang) => { window.specdemo.setLanguage(lang); return lang; }",
@@ -197,6 +197,10 @@ class Page:
                 yield text, form.with_answer(call, turns)
 
         return handle
+
+    def _speak(self, lang: Any) -> list[Any]:
+        lang = lang if lang in list(TEXTS) else "en"  # by HTTP anything may come
+        return [lang, *self.make.updates(lang)]
 
     def _stop(self, request: gr.Request) -> None:
         self.sessions.stop(request.session_hash or "")
