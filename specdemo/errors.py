@@ -65,6 +65,7 @@ SENTENCES: dict[str, str] = {
     "deadline": "The run was ended after {seconds} seconds, the limit here: ask for a shorter answer.",
     "lent_gpu": "No GPU could be had for this run ({why}): try again later.",
     "head_unreadable": "The draft head {head} cannot be read: {why}.",
+    "training_data": "The training cannot start: {why}.",
     "head_misfit": (
         "The draft head {head} does not fit {model}: it was made for {what} {theirs}, not {ours}."
     ),

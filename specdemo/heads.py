@@ -21,7 +21,9 @@ from .target import Shape
 
 EAGLE3_FILES = ("model.safetensors", "pytorch_model.bin")
 MEDUSA_FILES = ("medusa_lm_head.safetensors", "medusa_lm_head.pt", "model.safetensors")
-_PROJECTIONS = [f"self_attn.{p}_proj" for p in "qkvo"] + [f"mlp.{p}_proj" for p in ("gate", "up", "down")]
+_PROJECTIONS = [f"self_attn.{p}_proj" for p in "qkvo"] + [
+    f"mlp.{p}_proj" for p in ("gate", "up", "down")
+]
 _LAYER = (*_PROJECTIONS, "hidden_norm", "input_layernorm", "post_attention_layernorm")
 _MEDUSA_KEY = re.compile(r"(?:medusa_head\.)?(\d+)\.(\d+)\.(linear\.weight|linear\.bias|weight)")
 
@@ -55,14 +57,14 @@ class Eagle3Head:
 @dataclass(frozen=True, slots=True)
 class MedusaHeads:
     """Medusa heads. ``blocks[i]``: head i's residual blocks as (weight ``[H, H]``, bias ``[H]``).
-    ``outputs[i]`` ``[V', H]``, or None for a tied head: then the target's own output head is used.
+    ``outputs[i]``: its output head ``[V', H]``.
     ``ids`` int64 ``[V']``: the target's ids of a reduced vocabulary, None for the whole.
     ``accuracies[i][r]``: measured share of places where head i's choice of rank r is the target's
     (this project's extension of the configuration), empty when unknown."""
 
     name: str
     blocks: tuple[tuple[tuple[Tensor, Tensor], ...], ...]
-    outputs: tuple[Tensor | None, ...]
+    outputs: tuple[Tensor, ...]
     ids: Tensor | None
     accuracies: tuple[tuple[float, ...], ...] = ()
 
@@ -236,12 +238,11 @@ def load_medusa(source: str, target_name: str, shape: Shape) -> MedusaHeads:
             fit.equal("a hidden size of", weight.shape[0], shape.hidden)
             residual.append((weight, bias))
         output = head.get((count, "weight"))
-        if output is None and not found.config.get("medusa_tied_head"):
+        if output is None:
             raise found.refuse(f"head {index} lacks its output layer")
-        if output is not None:
-            fit.equal("a hidden size of", output.shape[1], shape.hidden)
-            if output.shape[0] > width or (ids is not None and output.shape[0] != width):
-                raise fit.error("a vocabulary of", output.shape[0], width)
+        fit.equal("a hidden size of", output.shape[1], shape.hidden)
+        if output.shape[0] > width or (ids is not None and output.shape[0] != width):
+            raise fit.error("a vocabulary of", output.shape[0], width)
         blocks.append(tuple(residual))
         outputs.append(output)
     rates = found.config.get("medusa_accuracies") or ()

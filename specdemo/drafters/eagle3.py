@@ -51,9 +51,7 @@ class Eagle3(Drafter):
     _output: Tensor | None = field(default=None, init=False, repr=False)
 
     @classmethod
-    def build(
-        cls, target: Target, settings: dict[str, Any], head: str = "", **resources: Any
-    ) -> Eagle3:
+    def build(cls, target: Target, settings: dict[str, Any], head: str = "", **resources: Any) -> Eagle3:
         """``head``: folder or Hub id of a published head; empty: the one that belongs to the target.
         Raises ``InputError``: ``needs``, ``head_unreadable``, ``head_misfit``."""
         checked = check_settings(cls, settings)
@@ -228,4 +226,3 @@ def _span(context: Context, start: int, end: int) -> list[int]:
     if start >= border:
         return context.output[start - border : end - border]
     return (context.prompt + context.output)[start:end]
-

@@ -45,9 +45,7 @@ class Medusa(Drafter):
     _ready: bool = field(default=False, init=False, repr=False)
 
     @classmethod
-    def build(
-        cls, target: Target, settings: dict[str, Any], head: str = "", **resources: Any
-    ) -> Medusa:
+    def build(cls, target: Target, settings: dict[str, Any], head: str = "", **resources: Any) -> Medusa:
         """``head``: folder or Hub id of published heads; empty: those of the target.
         Raises ``InputError``: ``needs``, ``head_unreadable``, ``head_misfit``."""
         checked = check_settings(cls, settings)

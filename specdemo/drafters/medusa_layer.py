@@ -12,7 +12,7 @@ from ..target import Target
 
 
 class MedusaLayer:
-    """Weights of the heads of one target. A tied head uses the rows of the target's own output head."""
+    """Weights of the heads of one target; holds no state of a run."""
 
     def __init__(self, heads: MedusaHeads, target: Target) -> None:
         self.heads, self.device = heads, target.device
@@ -40,9 +40,7 @@ class MedusaLayer:
             else None
         )
         self.blocks = [[matrix(w, b) for w, b in blocks] for blocks in heads.blocks]
-        tied = any(output is None for output in heads.outputs)
-        self.shared = matrix(output_rows(target, heads.ids)) if tied else None
-        self.outputs = [None if output is None else matrix(output) for output in heads.outputs]
+        self.outputs = [matrix(output) for output in heads.outputs]
         self.ids: list[int] | None = None if heads.ids is None else heads.ids.tolist()
 
     def _apply(self, matrix: Matrix, x: Tensor) -> Tensor:
@@ -56,13 +54,7 @@ class MedusaLayer:
             rows = x + F.silu(self._apply(self.first, x).view(self.count, -1)[:count])
         else:
             rows = torch.cat([self._head(index, x) for index in range(count)])
-        if self.shared is not None and not any(self.outputs[:count]):
-            return self._apply(self.shared, rows)
-        parts = []
-        for index in range(count):
-            output = self.outputs[index] or self.shared
-            assert output is not None
-            parts.append(self._apply(output, rows[index : index + 1]))
+        parts = [self._apply(output, rows[i : i + 1]) for i, output in enumerate(self.outputs[:count])]
         width = max(p.shape[1] for p in parts)
         return torch.cat([F.pad(p, (0, width - p.shape[1]), value=-torch.inf) for p in parts])
 
@@ -70,15 +62,3 @@ class MedusaLayer:
         for block in self.blocks[index]:
             x = x + F.silu(self._apply(block, x))
         return x
-
-
-def output_rows(target: Target, ids: Tensor | None) -> Tensor:
-    """Rows ``[V', H]`` of the target's output head, through the head itself: the products with the
-    unit vectors are its columns, whatever form the weights have."""
-    size, step = target.shape.hidden, 64
-    columns = []
-    unit = torch.eye(size, device=target.device)
-    for start in range(0, size, step):
-        part = target.head(unit[start : start + step]).float()  # [step, V]
-        columns.append(part if ids is None else part[:, ids.to(part.device)])
-    return torch.cat(columns).t().contiguous()

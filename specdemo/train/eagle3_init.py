@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .data import Sample
 from .eagle3_batch import Batch
 from .eagle3_model import Eagle3
 
@@ -57,7 +56,7 @@ class Ridge:
 
 def inverse_spread(rows: Tensor) -> Tensor:
     """A norm weight after which every column has about unit variance."""
-    normed = rows / rows.square().mean(-1, keepdim=True).sqrt()
+    normed = rows / rows.square().mean(-1, keepdim=True).sqrt().clamp_min(1e-6)
     return 1.0 / normed.std(0).clamp_min(0.05)
 
 

@@ -78,7 +78,11 @@ class Checkpoint:
         return self.folder / "checkpoint.pt"
 
     def save(
-        self, module: nn.Module, optimiser: torch.optim.Optimizer, average: Averaged, state: dict[str, Any]
+        self,
+        module: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        average: Averaged,
+        state: dict[str, Any],
     ) -> None:
         """``state``: plain numbers and tensors."""
         self.folder.mkdir(parents=True, exist_ok=True)

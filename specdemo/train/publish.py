@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from .data import FeatureStore
 from .eagle3_model import HeadSizes
 
 LARGEST = 25_000_000  # bytes a head may take in this repository
@@ -79,14 +80,13 @@ def medusa(
     accuracies: Sequence[Sequence[float]],
     dtype: torch.dtype = torch.bfloat16,
 ) -> None:
-    """Write Medusa heads. Three fields extend the published format: ``medusa_tied_head`` (no output
-    layers in the file: the target's own output head is used), ``d2t`` among the tensors (a reduced
-    vocabulary, as EAGLE-3 has it) and ``medusa_accuracies`` (what the sparse tree is chosen by)."""
+    """Write Medusa heads. Two things extend the published format: ``d2t`` among the tensors (a
+    reduced vocabulary, as EAGLE-3 has it) and ``medusa_accuracies`` in the configuration (what the
+    sparse tree is chosen by)."""
     config = {
         "medusa_num_heads": heads,
         "medusa_num_layers": 1,
         "base_model_name_or_path": verifier,
-        "medusa_tied_head": True,
         "draft_vocab_size": len(tensors["d2t"]),
         "medusa_accuracies": [list(row) for row in accuracies],
         "torch_dtype": str(dtype).removeprefix("torch."),
@@ -109,3 +109,14 @@ def card(folder: Path, title: str, what: str, facts: dict[str, str]) -> None:
     rows = [f"| {key} | {value} |" for key, value in facts.items()]
     text = "\n".join([f"# {title}", "", what, "", "| | |", "|---|---|", *rows, ""])
     (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+def facts(store: FeatureStore, seen: int, held_out: str) -> dict[str, str]:
+    """The rows of a card that every training knows."""
+    rows = len(store.train)
+    return {
+        "Data": f"{store.tokens:,} tokens that {store.info.model} wrote itself, in {rows} rows",
+        "Tokens seen": f"{seen:,}",
+        "Held-out rows": f"{len(store.held_out)}, figures: {held_out}",
+        "Licence": "Apache-2.0, as its target",
+    }
