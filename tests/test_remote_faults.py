@@ -173,6 +173,9 @@ def test_cut_before_the_first_token(name: str, how: Any) -> None:
         b"data: {not json\n\n",
         b"data: [1, 2]\n\n",
         b"data: 17\n\n",
+        b'data: {"content": "x", "stop": false, "tokens_predicted": 13, "timings": {"draft_n": 1}}\n\n',
+        b'data: {"choices": [{"text": "x", "token_ids": [1, 2], "logprobs": {"tokens": ["x", "y"],'
+        b' "token_logprobs": [0]}}]}\n\n',
         b'data: {"choices": "none", "content": 3, "stop": false}\n\n',
         b'data: {"choices": [{"index": 0}], "tokens_predicted": -5}\n\n',
         b"data: " + b"[" * 100_000 + b"\n\n",

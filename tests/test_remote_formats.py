@@ -5,16 +5,21 @@ Also the parts all clients share, on streams that no engine here sends."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from servers import replay
 from servers.replay import replaying
 
 from specdemo.events import Event, Finished, Started, Verified
-from specdemo.remote import Limits, Server, ServerError, generate
+from specdemo.remote import REGISTRY, Limits, Server, ServerError, generate
 from specdemo.remote.chunks import Splitter
+from specdemo.remote.generation import MALFORMED
 from specdemo.remote.sse import Decoder, StreamError
 from specdemo.sampling import SamplingParams
 
@@ -187,7 +192,7 @@ def test_trtllm_completions_with_ids() -> None:
     for ids in ([100], [101, 102, 103], [104, 105]):
         text = "".join(WORDS[i - 100] for i in ids)
         data.append({"choices": [{"index": 0, "text": text, "token_ids": ids}], "model": "m"})
-    data[-1]["choices"][0] |= {"finish_reason": "length"}
+    data[-1]FIELDS[0] |= {"finish_reason": "length"}
     events, site = run("trtllm", "/v1/completions", data, raw=True, max_new_tokens=6)
     assert end(events).token_ids == tuple(range(100, 106)) and end(events).reason == "length"
     # The engine refuses fields it does not know: only those of its protocol are sent.
@@ -217,6 +222,68 @@ def test_a_model_list_that_is_none() -> None:
     with replaying(broken) as site, pytest.raises(ServerError) as caught:
         list(generate(Server("room", "sglang", site.url), "x", SamplingParams(), raw=True))
     assert caught.value.key == "server_garbage"
+
+
+FIELDS = re.findall(
+    r"\w+",
+    "choices ",
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "choices",
+                    "delta",
+                    "content",
+                    "text",
+                    "token_ids",
+                    "logprobs",
+                    "tokens",
+                    "token_logprobs",
+                    "bytes",
+                    "usage",
+                    "model",
+                    "completion_tokens",
+                    "finish_reason",
+                    "stop_reason",
+                    "metrics",
+                    "speculative_decoding",
+                    "meta_info",
+                    "per_step_accepted",
+                    "per_step_drafted",
+                    "output_ids",
+                    "type",
+                    "matched",
+                    "stop",
+                    "stop_type",
+                    "timings",
+                    "tokens_predicted",
+                    "draft_n",
+                    "avg_decoded_tokens_per_iter",
+                    "prompt_token_ids",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(data=JSON, kind=st.sampled_from(list(REGISTRY)))
+@settings(max_examples=300, deadline=None)
+def test_no_json_whatever_breaks_more_than_the_run(data: Any, kind: str) -> None:
+    client = REGISTRY[kind](Server("room", kind, "http://a.example"), "x", SamplingParams())
+    if not isinstance(data, dict):
+        data = {"choices": data, "meta_info": data, "content": "", "stop": True}
+    steps = client.attribution()
+    with contextlib.suppress(*MALFORMED, ServerError):
+        steps.feed(0.0, client.parse(data))
+        steps.finish(None)
 
 
 def test_event_streams_by_the_standard() -> None:

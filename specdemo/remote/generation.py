@@ -25,6 +25,16 @@ if TYPE_CHECKING:  # needs torch
     from ..sampling import SamplingParams
 
 NOT_REPORTED = "not reported by this server"
+#: What reading a server's JSON may raise when it is not what the engine documents.
+MALFORMED = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
 
 
 def generate(
@@ -118,7 +128,7 @@ class _Run:
                 if not started:
                     started = True
                     yield self._started()
-                for step in attribution.feed(arrival.at, chunk):
+                for step in self._steps(attribution, arrival.at, chunk):
                     yield self._verified(step)
         except ServerError as error:
             if not started:
@@ -164,8 +174,14 @@ class _Run:
             return self.client.parse(data)
         except ServerError:
             raise
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        except MALFORMED:
             raise failures.garbage(server, "an event of another form") from None
+
+    def _steps(self, attribution: Attribution, at: float, chunk: Chunk) -> list[Step]:
+        try:
+            return attribution.feed(at, chunk)
+        except MALFORMED:
+            raise failures.garbage(self.client.server, "counts that do not fit") from None
 
     def _note(self, chunk: Chunk) -> None:
         self.produced += len(chunk.ids)

@@ -34,7 +34,7 @@ class Limits:
     first: float = 180.0  # queueing and the prompt included
     between: float = 60.0
     total: float = 1800.0
-    lookup: float = 5.0
+    lookup: float = 20.0  # a full server answers late
     tries: int = 3
     pause: float = 0.5  # before the second try; doubled for the next
 
