@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     params = SamplingParams(
         temperature=args.temperature, max_new_tokens=args.max_new_tokens, seed=args.seed
     )
-    engine = Engine(load(args))
+    engine = Engine.measured(load(args))
     runners = {n: engine_runner(engine, n, settings[n], args.draft, params) for n in names}
     if args.peers:
         from .peers import peer_runners

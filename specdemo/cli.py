@@ -230,7 +230,7 @@ def _events(args: argparse.Namespace) -> Iterator[Event]:
     settings = settings_of(args.drafter, args.gamma, args.set)
     check_settings(REGISTRY[args.drafter], settings)
     target = load(args)
-    engine = Engine(target)
+    engine = Engine.measured(target)
 
     def drafter() -> Drafter:
         return create(args.drafter, target, settings, **resources(target, args.drafter, args.draft))

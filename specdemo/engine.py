@@ -16,6 +16,7 @@ from .drafters.adaptive import PassCost, free_pass
 from .drafters.none import NoDraft
 from .errors import InputError
 from .metrics import summarise
+from .pass_cost import pass_cost
 from .prompt import Turns, encode, last_text
 from .report import Reporter, Stopwatch
 from .sampling import Chooser, SamplingParams, TorchChooser, penalise, rows_of
@@ -32,6 +33,11 @@ class Engine:
         """``pass_cost``: see ``Context``; adaptive drafters choose their length by it."""
         self.target, self.pass_cost = target, pass_cost
         self.pieces = Pieces(target.tokenizer)
+
+    @classmethod
+    def measured(cls, target: Target) -> Engine:
+        """An engine whose adaptive drafters know what a wider pass costs on this device."""
+        return cls(target, pass_cost(target))
 
     def generate(
         self,

@@ -162,7 +162,7 @@ def default_loader(
 
         if threads:
             torch.set_num_threads(threads)
-        engine = Engine(load_target(model or catalog.DEFAULT, dtype, device, progress))
+        engine = Engine.measured(load_target(model or catalog.DEFAULT, dtype, device, progress))
         if warm:
             engine.warm_up()
         return engine

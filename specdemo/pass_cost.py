@@ -1,0 +1,101 @@
+"""What a verify pass of several rows costs on this device, in one-row passes: measured once, kept.
+
+Adaptive drafters choose their depth by it. It is kept in the cache folder per model, dtype, device and
+threads, so that a seed gives the same drafts, and hence the same sampled text, in the next process too.
+``specdemo.cost`` measures the whole curve for people; this is the short form for the engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import cache, environment
+from .drafters.adaptive import PassCost
+from .target import Session, Target
+
+ROWS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32)
+CONTEXT = 64  # tokens in the cache while measuring
+REPEATS = 4
+_VERSION = 1  # of what a file holds; raise it when passes change their cost
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Relative cost by rows; between the measured numbers linear, beyond them along the last slope."""
+
+    relative: Mapping[int, float]
+
+    def __call__(self, rows: int) -> float:
+        known = sorted(self.relative)
+        if rows in self.relative:
+            return self.relative[rows]
+        above = next((index for index, value in enumerate(known) if value > rows), len(known) - 1)
+        low, high = known[max(0, above - 1)], known[max(1, above)]
+        slope = (self.relative[high] - self.relative[low]) / (high - low)
+        return self.relative[low] + slope * (rows - low)
+
+
+def pass_cost(target: Target) -> PassCost:
+    """The cost function of a target: from the cache folder, else measured now (under two seconds for
+    the embedded model) and written there. A folder that cannot be written is no error."""
+    path = cache.root() / "pass-cost" / f"{_key(target)}.json"
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        kept = {int(rows): float(value) for rows, value in json.loads(path.read_text("utf-8")).items()}
+        if set(kept) == set(ROWS) and all(value > 0 for value in kept.values()):
+            return Measured(kept)
+    measured = measure(target)
+    with suppress(OSError):
+        _write(path, json.dumps({str(rows): value for rows, value in measured.items()}))
+    return Measured(measured)
+
+
+def measure(target: Target) -> dict[int, float]:
+    """Time of a chain pass by rows, relative to one row: the best of a few, never falling with the
+    number of rows (a wider pass that seems cheaper is noise)."""
+    session = target.open(CONTEXT + max(ROWS))
+    try:
+        session.prefill([token % target.shape.vocab for token in range(CONTEXT)])
+        times = {rows: _time(target, session, rows) for rows in ROWS}
+    finally:
+        session.close()
+    result: dict[int, float] = {}
+    least = 1.0
+    for rows in ROWS:
+        least = max(least, times[rows] / times[1])
+        result[rows] = round(least, 3)
+    return result
+
+
+def _time(target: Target, session: Session, rows: int) -> float:
+    tokens, parents = list(range(rows)), range(-1, rows - 1)
+    best = float("inf")
+    for _ in range(REPEATS + 1):  # the first is a warm-up and seldom the best
+        target.synchronize()
+        began = time.perf_counter()
+        session.forward(tokens, parents)
+        target.synchronize()
+        best = min(best, time.perf_counter() - began)
+    return best
+
+
+def _key(target: Target) -> str:
+    about = environment.describe(target.device)
+    parts = [_VERSION, target.name, target.shape, target.dtype_name, type(target).__name__]
+    parts += [about["device_name"], about["threads"], about["torch"], os.cpu_count()]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all, also when two processes write at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        file.write(text)
+    Path(file.name).replace(path)

@@ -1,0 +1,55 @@
+"""The measured cost of a verify pass: never falling, kept between processes, no error without a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import target_of
+
+from specdemo import pass_cost
+from specdemo.pass_cost import ROWS, Measured, measure
+
+
+def test_between_and_beyond_the_measured_rows() -> None:
+    cost = Measured({1: 1.0, 2: 1.1, 4: 1.5, 8: 3.5})
+    assert cost(1) == 1.0 and cost(4) == 1.5
+    assert cost(3) == pytest.approx(1.3)
+    assert cost(6) == pytest.approx(2.5)
+    assert cost(12) == pytest.approx(5.5)
+
+
+def test_measured_relative_to_one_row_and_never_falling(tiny_llama: Any) -> None:
+    found = measure(target_of(tiny_llama))
+    assert found[1] == 1.0 and set(found) == set(ROWS)
+    values = [found[rows] for rows in ROWS]
+    assert values == sorted(values)
+
+
+def test_kept_so_that_a_seed_gives_the_same_drafts_again(
+    tiny_llama: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECDEMO_CACHE", str(tmp_path))
+    target = target_of(tiny_llama)
+    first = pass_cost.pass_cost(target)
+    (file,) = (tmp_path / "pass-cost").glob("*.json")
+    monkeypatch.setattr(pass_cost, "measure", lambda target: pytest.fail("measured again"))
+    again = pass_cost.pass_cost(target)
+    assert [first(rows) for rows in range(1, 40)] == [again(rows) for rows in range(1, 40)]
+    monkeypatch.undo()
+    monkeypatch.setenv("SPECDEMO_CACHE", str(tmp_path))
+    for damage in ("not json", "{}", json.dumps({str(rows): -1.0 for rows in ROWS})):
+        file.write_text(damage, "utf-8")
+        assert pass_cost.pass_cost(target)(1) == 1.0
+        assert json.loads(file.read_text("utf-8"))["1"] == 1.0
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(
+    tiny_llama: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("", "utf-8")
+    monkeypatch.setattr(pass_cost.cache, "root", lambda: blocked)
+    assert pass_cost.pass_cost(target_of(tiny_llama))(1) == 1.0
