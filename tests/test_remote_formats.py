@@ -192,7 +192,7 @@ def test_trtllm_completions_with_ids() -> None:
     for ids in ([100], [101, 102, 103], [104, 105]):
         text = "".join(WORDS[i - 100] for i in ids)
         data.append({"choices": [{"index": 0, "text": text, "token_ids": ids}], "model": "m"})
-    data[-1]FIELDS[0] |= {"finish_reason": "length"}
+    data[-1]["choices"][0] |= {"finish_reason": "length"}
     events, site = run("trtllm", "/v1/completions", data, raw=True, max_new_tokens=6)
     assert end(events).token_ids == tuple(range(100, 106)) and end(events).reason == "length"
     # The engine refuses fields it does not know: only those of its protocol are sent.
@@ -226,46 +226,18 @@ def test_a_model_list_that_is_none() -> None:
 
 FIELDS = re.findall(
     r"\w+",
-    "choices ",
+    "choices delta content text token_ids logprobs tokens token_logprobs bytes usage "
+    "model completion_tokens finish_reason stop_reason metrics speculative_decoding "
+    "meta_info per_step_accepted per_step_drafted output_ids type matched stop "
+    "stop_type timings tokens_predicted draft_n avg_decoded_tokens_per_iter "
+    "prompt_token_ids ",
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                [
-                    "choices",
-                    "delta",
-                    "content",
-                    "text",
-                    "token_ids",
-                    "logprobs",
-                    "tokens",
-                    "token_logprobs",
-                    "bytes",
-                    "usage",
-                    "model",
-                    "completion_tokens",
-                    "finish_reason",
-                    "stop_reason",
-                    "metrics",
-                    "speculative_decoding",
-                    "meta_info",
-                    "per_step_accepted",
-                    "per_step_drafted",
-                    "output_ids",
-                    "type",
-                    "matched",
-                    "stop",
-                    "stop_type",
-                    "timings",
-                    "tokens_predicted",
-                    "draft_n",
-                    "avg_decoded_tokens_per_iter",
-                    "prompt_token_ids",
-                ]
-            ),
+            st.sampled_from(FIELDS),
             inner,
             max_size=4,
         )
