@@ -72,10 +72,12 @@ function bus(value, name = "live") {
 }
 
 // The address of this page with prompt and settings in it, for the clipboard.
-async function share(...values) {
-  const names = ["prompt", "drafter", "mode", "length", "temperature", "top_p", "top_k", "seed", "baseline", "rule"];
+async function share(names, values) {
+  const all = Object.fromEntries(names.map((name, i) => [name, values[i]]));
+  const wanted = ["prompt", "drafter", "mode", "length", "temperature", "top_p", "top_k", "seed", "baseline", "rule"];
+  const method = String(all.drafter).split("@")[0];
   const query = new URLSearchParams({ lang: words.lang });
-  names.forEach((name, i) => query.set(name, String(values[i] ?? "")));
+  for (const name of [...wanted, ...names.filter((one) => one.startsWith(`${method}.`))]) query.set(name, String(all[name] ?? ""));
   const link = `${location.origin}${location.pathname}?${query}`;
   try {
     await navigator.clipboard.writeText(link);

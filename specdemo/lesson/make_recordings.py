@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..errors import InputError
 from ..events import Started, to_json
 from ..sampling import SamplingParams
 from ..ui.backend import Backend, Order, default_loader
@@ -76,7 +77,12 @@ def main(arguments: list[str] | None = None) -> None:
     for scenario in SCENARIOS:
         if scenario.drafter not in REGISTRY or (chosen.names and scenario.name not in chosen.names):
             continue
-        for name, lines in record(backend, scenario):
+        try:
+            files = list(record(backend, scenario))
+        except InputError as error:  # heads that are not there
+            print(f"{scenario.name}: {error}")
+            continue
+        for name, lines in files:
             (FOLDER / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
             print(name, json.loads(lines[-1])["summary"]["tokens_per_second"])
     write_index()

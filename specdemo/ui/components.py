@@ -7,7 +7,7 @@ template; the scripts in assets/js read it and draw. Model text never enters a t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
@@ -39,18 +39,31 @@ class Components:
     def __init__(self) -> None:
         self.words: list[tuple[Any, Callable[[str], dict[str, Any]]]] = []
         self.fields: dict[str, tuple[Field, Any]] = {}
+        self.controls: dict[tuple[str, str], Any] = {}  # by drafter and name
 
     def word(self, component: Any, key: str, prop: str = "label") -> Any:
         """``component`` shows the sentence ``key`` as its ``prop``."""
         self.words.append((component, lambda lang: {prop: say(lang, key)}))
         return component
 
-    def updates(self, lang: str) -> list[dict[str, Any]]:
-        """One update a component, all its words in ``lang``, in the order of ``worded``."""
+    def updates(self, lang: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """One update a component, all its words in ``lang``, in the order of ``worded``. ``values``
+        of fields, by name, are set with it."""
         merged: dict[int, dict[str, Any]] = {}
         for component, words in self.words:
             merged.setdefault(id(component), {}).update(words(lang))
+        for name, value in (values or {}).items():
+            merged[id(self.named()[name])]["value"] = value
         return [gr.update(**merged[id(component)]) for component in self.worded]
+
+    def named(self) -> dict[str, Any]:
+        """Every component with a value of its own: fields by name, controls as ``drafter.name``."""
+        controls = {f"{drafter}.{name}": c for (drafter, name), c in self.controls.items()}
+        return {**{name: component for name, (_, component) in self.fields.items()}, **controls}
+
+    def fill(self, values: Mapping[str, Any]) -> list[Any]:
+        """Updates for all ``named`` components: the given values, the others as they are."""
+        return [gr.update(value=values[n]) if n in values else gr.skip() for n in self.named()]
 
     @property
     def worded(self) -> list[Any]:
@@ -124,4 +137,9 @@ class Components:
             component = gr.Textbox(**options)
         else:
             component = gr.Slider(meta["low"], meta["high"], step=meta["step"], **options)
-        return self.word(component, key) if key in TEXTS["en"] else component
+        self.controls[drafter, name] = component
+        # Every control is worded, one without a sentence by its own name: see ``updates``.
+        if key in TEXTS["en"]:
+            return self.word(component, key)
+        self.words.append((component, lambda lang: {"label": name}))
+        return component

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from .views import files, form, live_tab, tabs
 from .views.bus import Bus
 from .views.live import Sessions
 from .views.parts import Action, Call, Field, Tab
-from .views.presets import PRESETS, Preset
+from .views.presets import PRESETS
 from .web import HEAD, routes
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -30,7 +31,6 @@ class Page:
         self.backend = backend
         self.sessions = Sessions()
         self.make = Components()
-        self.controls: dict[tuple[str, str], Any] = {}
         self.actions: list[tuple[Action, str, list[Any]]] = []
         self.stops: list[Any] = []
 
@@ -98,8 +98,7 @@ class Page:
         for drafter, controls in form.control_fields().items():
             for name, each in controls.items():
                 if wanted(name):
-                    control = self.make.control(drafter, name, each, drafter == DEFAULT_DRAFTER)
-                    self.controls[drafter, name] = control
+                    self.make.control(drafter, name, each, drafter == DEFAULT_DRAFTER)
 
     def _other(self, tab: Tab) -> None:
         make = self.make
@@ -128,7 +127,7 @@ class Page:
     def _events(self, demo: gr.Blocks) -> None:
         fields = self.make.fields
         drafter, mode = fields["drafter"][1], fields["mode"][1]
-        inputs = [self.lang, self.turns, *(c for _, c in fields.values()), *self.controls.values()]
+        inputs = [self.lang, self.turns, *(c for _, c in fields.values()), *self.make.controls.values()]
         for action, bus, triggers in self.actions:
             gr.on(
                 triggers,
@@ -144,21 +143,25 @@ class Page:
         for stop in self.stops:
             stop.click(self._stop, None, None, queue=False, **QUIET)
         demo.unload(self._stop)
-        drafter.change(self._show_controls, drafter, list(self.controls.values()), **QUIET)
+        drafter.change(self._show_controls, drafter, list(self.make.controls.values()), **QUIET)
         mode.change(lambda m: gr.update(visible=m == "chat"), mode, self.new_chat, **QUIET)
         self.new_chat.click(lambda: [], None, self.turns, **QUIET)
-        values = [component for _, component in fields.values()]
+        named = self.make.named()
         for preset, button in self.examples:
-            button.click(self._preset(preset), None, [*values, *self.controls.values()], **QUIET)
-        self.share.click(None, values, None, js="(...all) => window.specdemo.share(...all)", **QUIET)
-        self.language.change(
-            self._speak,
+            chosen = {"prompt": preset.prompt, **preset.values}
+            button.click(partial(self.make.fill, chosen), None, list(named.values()), **QUIET)
+        share = f"(...all) => window.specdemo.share({json.dumps(list(named))}, all)"
+        self.share.click(None, list(named.values()), None, js=share, **QUIET)
+        tell = "(lang) => { (window.specdemoWaiting ??= []).push((page) => page.setLanguage(lang)); "
+        self.language.input(
+            lambda lang: [lang, *self.make.updates(lang)],
             self.language,
             [self.lang, *self.make.worded],
-            js="(lang) => { window.specdemo.setLanguage(lang); return lang; }",
+            js=f"{tell} return lang; }}",
             **QUIET,
         )
-        demo.load(self._arrive, None, [self.language, *values], **QUIET)
+        arrived = demo.load(self._arrive, None, [self.language, self.lang, *self.make.worded], **QUIET)
+        arrived.then(None, self.language, None, js=f"{tell} return []; }}", **QUIET)
 
     def _from_page(self) -> str:
         """Script that fills the hidden fields from the page just before a press is sent."""
@@ -180,7 +183,7 @@ class Page:
             chosen = form.drafter_name(values["drafter"])
             settings = {
                 name: value
-                for (drafter, name), value in zip(self.controls, rest[count:], strict=True)
+                for (drafter, name), value in zip(self.make.controls, rest[count:], strict=True)
                 if drafter == chosen
             }
             session = request.session_hash or ""
@@ -207,18 +210,7 @@ class Page:
 
     def _show_controls(self, drafter: str) -> list[Any]:
         chosen = form.drafter_name(drafter)
-        return [gr.update(visible=name == chosen) for name, _ in self.controls]
-
-    def _preset(self, preset: Preset) -> Any:
-        def fill() -> list[Any]:
-            values = {"prompt": preset.prompt, **preset.values}
-            fields = [gr.update(value=values[n]) if n in values else gr.skip() for n in self.make.fields]
-            return fields + [
-                gr.update(value=preset.controls[key]) if key in preset.controls else gr.skip()
-                for key in ((d, n) for d, n in self.controls)
-            ]
-
-        return fill
+        return [gr.update(visible=name == chosen) for name, _ in self.make.controls]
 
     def _arrive(self, request: gr.Request) -> list[Any]:
         """What a fresh page shows: the reader's language, and the values of a shared link."""
@@ -228,11 +220,8 @@ class Page:
         if usual not in TEXTS:
             usual = preferred(request.headers.get("accept-language"))
         lang = asked if asked in TEXTS else usual
-        values = form.from_link(query)
-        return [
-            lang,
-            *(gr.update(value=values[n]) if n in values else gr.skip() for n in self.make.fields),
-        ]
+        values = form.from_link(query, self.make.named())
+        return [lang, lang, *self.make.updates(lang, values)]
 
 
 def launch(backend: Backend, **options: Any) -> gr.Blocks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -60,22 +60,50 @@ def order(
     )
 
 
-def from_link(query: str) -> dict[str, str]:
-    """Form values of a shared link; what is unknown or too long is left out."""
-    known = (
-        "prompt",
-        "drafter",
-        "temperature",
-        "top_p",
-        "top_k",
-        "seed",
-        "length",
-        "mode",
-        "rule",
-        "gamma",
-    )
-    parsed = parse_qs(query, max_num_fields=40)
-    return {name: parsed[name][0][:20_000] for name in known if name in parsed}
+def from_link(query: str, known: Iterable[str]) -> dict[str, Any]:
+    """Form values of a shared link, by field name or ``drafter.control``; what is unknown, too long
+    or out of range is left out."""
+    try:
+        parsed = parse_qs(query, max_num_fields=60)
+    except ValueError:
+        return {}
+    wanted = set(known) & set(parsed)
+    values = {name: _linked(name, parsed[name][0]) for name in wanted}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+_NUMBERS: dict[str, tuple[float, float, bool]] = {
+    "temperature": (0, 2, False),
+    "top_p": (0.05, 1, False),
+    "top_k": (0, 1_000_000, True),
+    "seed": (0, 2**53, True),
+    "length": (1, LONGEST, True),
+}
+
+
+def _linked(name: str, text: str) -> Any:
+    """A linked value with its type; None when it cannot stand in the form."""
+    choices = {
+        "drafter": [value for _, value in drafter_choices()],
+        "mode": ["single", "chat", "raw"],
+        "baseline": ["before", "after", "off"],
+        "rule": list(RULES),
+    }
+    if name == "prompt":
+        return text[:20_000]
+    if name in choices:
+        return text if text in choices[name] else None
+    drafter, _, control = name.partition(".")
+    try:
+        if name in _NUMBERS:
+            return number(name, text, *_NUMBERS[name])
+        if control:
+            default = control_fields()[drafter][control].default
+            value = text == "true" if isinstance(default, bool) else type(default)(text)
+            return drafters.check_settings(drafters.REGISTRY[drafter], {control: value})[control]
+    except (InputError, ValueError):
+        return None
+    return None
 
 
 def drafter_choices() -> tuple[tuple[str, str], ...]:

@@ -12,13 +12,12 @@ TEXTS = {prompt.key: prompt.text for prompt in PROMPTS}
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """``key`` names the words ``example_<key>``; ``values`` are form values and ``controls`` drafter
-    controls (by drafter and name) that go with the prompt."""
+    """``key`` names the words ``example_<key>``; ``values`` are form values that go with the prompt:
+    fields by name, drafter controls as ``drafter.name``."""
 
     key: str
     prompt: str
     values: dict[str, Any] = field(default_factory=dict)
-    controls: dict[tuple[str, str], Any] = field(default_factory=dict)
 
 
 PRESETS: tuple[Preset, ...] = (
@@ -35,7 +34,12 @@ PRESETS: tuple[Preset, ...] = (
     Preset(
         "mismatch",
         "Write a sonnet about the quiet of a library at night.",
-        {"drafter": "early_exit", "temperature": 1.0, "length": 96},
-        {("early_exit", "layers"): 4, ("early_exit", "gamma"): 6},
+        {
+            "drafter": "early_exit",
+            "temperature": 1.0,
+            "length": 96,
+            "early_exit.layers": 4,
+            "early_exit.gamma": 6,
+        },
     ),
 )

@@ -1,0 +1,179 @@
+"""The page in a real Chromium: one app on the embedded model, and pages that may do nothing wrong.
+
+A page fixture notes every request to another host, every console error and every page error, and
+its teardown asserts that there were none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import axe_playwright_python
+import pytest
+from install_browser import system_browser
+from playwright.sync_api import Browser, BrowserContext, Page, Route, sync_playwright
+
+from specdemo.ui.backend import Backend, default_loader
+from specdemo.ui.page import launch
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+PATIENCE = 90_000  # milliseconds: the machines that run this may be slow and busy
+
+
+@dataclass
+class Site:
+    """A served page. ``url`` ends with a slash."""
+
+    url: str
+    backend: Backend
+
+    @property
+    def idle(self) -> bool:
+        return not self.backend.worker.busy
+
+
+def serve(backend: Backend) -> tuple[Site, Any]:
+    demo = launch(backend, server_name="127.0.0.1", prevent_thread_lock=True)
+    return Site(demo.local_url, backend), demo
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Site]:
+    """The page on the embedded model, loaded."""
+    backend = Backend(default_loader())
+    site, demo = serve(backend)
+    backend.start().wait()
+    assert backend.state == "live", backend.message
+    yield site
+    demo.close(verbose=False)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """The system's Chromium where there is one, else the one that Playwright installed."""
+    path = system_browser()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Watch:
+    """What a page did that it must not do."""
+
+    faults: list[str] = field(default_factory=list)
+
+    def on(self, context: BrowserContext, page: Page) -> None:
+        context.route("**/*", self._request)
+        page.on("console", lambda m: self.faults.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: self.faults.append(f"page error: {error}"))
+        page.on("dialog", lambda dialog: (self.faults.append("a dialog opened"), dialog.dismiss()))
+
+    def _request(self, route: Route) -> None:
+        parts = urlsplit(route.request.url)
+        if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in (
+            "127.0.0.1",
+            "localhost",
+        ):
+            self.faults.append(f"request to another host: {route.request.url[:200]}")
+            route.abort()
+        else:
+            route.continue_()
+
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(chromium: Browser) -> Iterator[Open]:
+    """Opens pages: ``open_page(url, width=, height=, locale=, dark=, wait=)``; all are watched."""
+    contexts: list[BrowserContext] = []
+    watch = Watch()
+
+    def opener(
+        url: str,
+        width: int = 1200,
+        height: int = 900,
+        locale: str = "en-US",
+        dark: bool = False,
+        wait: bool = True,
+    ) -> Page:
+        context = chromium.new_context(
+            viewport={"width": width, "height": height},
+            locale=locale,
+            color_scheme="dark" if dark else "light",
+            accept_downloads=True,
+        )
+        context.set_default_timeout(PATIENCE)
+        contexts.append(context)
+        page = context.new_page()
+        watch.on(context, page)
+        page.goto(url)
+        if wait:
+            page.wait_for_selector("#view-live .live")
+            page.wait_for_function("document.querySelector('#model-state')?.dataset.state === 'live'")
+        return page
+
+    yield opener
+    for context in contexts:
+        context.close()
+    assert watch.faults == []
+
+
+def store(page: Page, expression: str) -> Any:
+    """A value of the page's store, for instance ``main.tokens.length``."""
+    return page.evaluate(f"window.specdemo.store.{expression}")
+
+
+def tab(page: Page, name: str) -> None:
+    page.get_by_role("tab", name=name, exact=True).click()
+
+
+def fill(page: Page, prompt: str) -> None:
+    page.fill("#field-prompt textarea", prompt)
+
+
+def set_number(page: Page, elem_id: str, value: float) -> None:
+    """Type into the number box of a slider or number field."""
+    page.fill(f"#{elem_id} input[type=number]", str(value))
+    page.keyboard.press("Tab")
+
+
+def run(page: Page, prompt: str, length: int = 16, wait: bool = True) -> None:
+    """Run a prompt in the Live tab, and wait for both runs to end."""
+    fill(page, prompt)
+    set_number(page, "field-length", length)
+    page.evaluate("window.specdemo.player.stop()")
+    before = store(page, "main?.uid ?? 0")
+    page.click("#do-run")
+    if wait:
+        page.wait_for_function(
+            f"(() => {{ const s = window.specdemo.store; return s.main && s.main.uid > {before}"
+            " && s.main.finished && s.plain?.finished; })()"
+        )
+
+
+def violations(page: Page) -> list[str]:
+    """Serious and critical findings of axe-core on what is on show."""
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{v['id']}: {v['help']} ({node['target'][0]})"
+        for v in found["violations"]
+        if v["impact"] in ("serious", "critical")
+        for node in v["nodes"][:3]
+    ]
