@@ -1,4 +1,4 @@
-"""The measured cost of a verify pass: never falling, kept between processes, no error without a folder."""
+"""The measured cost of a verify pass: never falling, kept between processes; no folder is no error."""
 
 from __future__ import annotations
 
