@@ -140,6 +140,9 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_serve(args: argparse.Namespace) -> int:
+    from .config import load as check
+
+    check(None, args)  # what is wrong is said before anything heavy is imported
     from .hosting.start import serve
 
     return serve(args)

@@ -20,6 +20,7 @@ from . import logs
 from .metrics import Metrics
 from .visitors import Limiter, visitor_of
 
+RETRY = 30.0  # seconds after which a model that could not be loaded is tried again
 STUCK = 60.0  # seconds beyond the deadline after which a run is taken to hang
 
 
@@ -36,6 +37,7 @@ class HostedBackend(Backend):
     ) -> None:
         super().__init__(load, servers, config)
         self.metrics = metrics or Metrics()
+        self.retry_at = 0.0
         self.limiter = Limiter(self.config.rate, self.config.address_rate)
         self.worker.most = self.network.most = self.config.queue
         self.worker.began = lambda job: self.metrics.wait.observe(job.waited)
@@ -53,6 +55,7 @@ class HostedBackend(Backend):
 
     def check(self, order: Order) -> None:
         """Raises ``InputError`` for what the host does not allow, or what ``Backend`` refuses."""
+        self._retry()
         try:
             size = len(last_text(order.prompt))
             if size > self.config.max_prompt:
@@ -69,17 +72,24 @@ class HostedBackend(Backend):
 
     def generate(self, order: Order, cancel: threading.Event | None = None) -> Iterator[Event]:
         """Events of one run, ended at the deadline. Raises ``InputError`` (``deadline`` too)."""
-        order = replace(order, draft=order.draft or self.config.draft)
-        began = time.monotonic()
+        if order.drafter == "draft_model" and not order.draft:
+            order = replace(order, draft=self.config.draft)
+        began, cancel = time.monotonic(), cancel or threading.Event()
+        # A server that hangs gives no event at which the time could be looked at.
+        alarm = threading.Timer(self.config.deadline, cancel.set) if order.server else None
+        if alarm is not None:
+            alarm.daemon = True
+            alarm.start()
         finished: Finished | None = None
         events = self.events(order, cancel)
         try:
             for event in events:
+                late = time.monotonic() - began > self.config.deadline
+                if late and (not isinstance(event, Finished) or event.reason == "cancelled"):
+                    raise InputError("deadline", seconds=f"{self.config.deadline:g}")
                 self.metrics.event("server" if order.server else order.drafter, event)
                 finished = event if isinstance(event, Finished) else None
                 yield event
-                if finished is None and time.monotonic() - began > self.config.deadline:
-                    raise InputError("deadline", seconds=f"{self.config.deadline:g}")
         except InputError as error:
             self._refused(error)
             raise
@@ -91,6 +101,8 @@ class HostedBackend(Backend):
             close = getattr(events, "close", None)
             if close is not None:
                 close()
+            if alarm is not None:
+                alarm.cancel()
             self._done(order, finished, time.monotonic() - began)
 
     def events(self, order: Order, cancel: threading.Event | None) -> Iterator[Event]:
@@ -113,6 +125,13 @@ class HostedBackend(Backend):
     def _refused(self, error: InputError) -> None:
         self.metrics.errors.labels(error.key).inc()
         logs.write("refused", logging.WARNING, why=error.key)
+
+    def _retry(self) -> None:
+        """Load again, once a while and when somebody asks: the network may be back, a file mended."""
+        if self.state == "failed" and time.monotonic() >= self.retry_at:
+            self.retry_at = time.monotonic() + RETRY
+            self.state = "loading"
+            self.start()
 
     def health(self) -> str:
         """``loading``, ``ready`` or ``broken``: loading failed, or a run hangs past its deadline."""
