@@ -17,6 +17,7 @@ from torch import Tensor
 from ..proposal import ROOT, Proposal
 from ..sampling import Dense
 from ..target import Target
+from ..verify import Verdict
 from . import trained
 from .base import Context, Drafter, check_settings, control
 from .eagle3_layer import Cache, Eagle3Layer
@@ -24,6 +25,7 @@ from .none import EMPTY
 from .tree import Tree, best_size, expected_speed
 
 CHUNK = 256  # rows of the prompt at once
+TRUST = 4.0  # accepted tokens that the head's own probabilities are worth before anything is seen
 
 
 @dataclass
@@ -44,7 +46,10 @@ class Eagle3(Drafter):
 
     layer: Eagle3Layer | None = field(default=None, repr=False)
     step_cost: float = field(default=0.0, repr=False)
-    expected: float = field(default=1.0, init=False, repr=False)  # speed of the last draft, for auto
+    steps: int = field(default=0, init=False, repr=False)  # draft steps of the last proposal
+    _offered: float = field(default=TRUST, init=False, repr=False)  # expected accepted tokens so far
+    _taken: float = field(default=TRUST, init=False, repr=False)  # accepted tokens so far
+    _hoped: float = field(default=0.0, init=False, repr=False)
     _cache: Cache | None = field(default=None, init=False, repr=False)
     _rows: int = field(default=0, init=False, repr=False)  # rows of true states in the cache
     _states: list[Tensor] = field(default_factory=list, init=False, repr=False)
@@ -110,7 +115,7 @@ class Eagle3(Drafter):
 
     @torch.inference_mode()
     def propose(self, context: Context) -> Proposal:
-        self.expected = 1.0
+        self.steps, self._hoped = 0, 0.0
         if context.room < 1:
             return EMPTY
         self.absorb(context)
@@ -126,14 +131,14 @@ class Eagle3(Drafter):
         assert self.layer is not None and self._output is not None
         warmth = context.params.temperature or 1.0
         logits = self.layer.logits(self._output)
-        tree, spent = Tree(), self.step_cost
+        tree, self.steps = Tree(), 1
         tree.add(ROOT, self._candidates(logits, warmth)[0])
         outputs: dict[int, Tensor] = {}
         slots: dict[int, int] = {}
         while True:
             frontier = tree.frontier(self.budget, self.top_k, depth)
             frontier = [i for i in frontier if tree.scores[i] >= self.confidence]
-            if not frontier or (self.adaptive and not self._goes_on(context, tree, frontier, spent)):
+            if not frontier or (self.adaptive and not self._goes_on(context, tree, frontier)):
                 break
             parents = [tree.parents[i] for i in frontier]
             hidden = torch.cat([self._output if p == ROOT else outputs[p] for p in parents])
@@ -143,7 +148,7 @@ class Eagle3(Drafter):
             assert self._cache is not None
             self._cache.used = self._rows + len(slots) - len(frontier)
             made = self.layer.forward(hidden, tokens, positions, self._cache, mask)
-            spent += self.step_cost
+            self.steps += 1
             for at, node in enumerate(frontier):
                 outputs[node] = made[at : at + 1]
             for node, found in zip(
@@ -151,26 +156,38 @@ class Eagle3(Drafter):
             ):
                 tree.add(node, found)
         chosen = [i for i in tree.best(self.budget) if tree.scores[i] >= self.confidence]
-        scores = [tree.scores[i] for i in chosen]
-        if self.adaptive:
+        scores = self._trusted([tree.scores[i] for i in chosen])
+        if self.adaptive:  # what drafting cost is spent: only the pass is still to be paid
             chosen = chosen[: best_size(scores, context.pass_cost)]
-        if chosen:
-            self.expected = expected_speed(scores, len(chosen), context.pass_cost, 0.0)
+        self._hoped = sum(tree.scores[i] for i in chosen)
         return tree.proposal(chosen)
 
-    def _goes_on(self, context: Context, tree: Tree, frontier: list[int], spent: float) -> bool:
-        """Whether one more draft step is likely to pay: it would have to raise the expected speed
-        even if the best candidate below every frontier node were as sure as the best so far."""
-        scores = [tree.scores[i] for i in tree.best(self.budget)]
-        now = self._speed(scores, context, spent)
-        hope = max(tree.scores[i] for i in range(len(tree.tokens)) if tree.depths[i] == 1)
-        more = sorted([*scores, *(tree.scores[i] * hope for i in frontier)], reverse=True)
-        return self._speed(more[: self.budget], context, spent + self.step_cost) > now
+    def _trusted(self, scores: Sequence[float]) -> list[float]:
+        """The head's probabilities times how often they held in this run: a greedy target agrees more
+        often with the head's first choice than the head's softmax says."""
+        factor = self._taken / self._offered
+        return [min(1.0, score * factor) for score in scores]
 
-    def _speed(self, scores: Sequence[float], context: Context, spent: float) -> float:
-        size = best_size(scores, context.pass_cost, spent)
-        plain = 1.0 / (1.0 + spent)  # drafted in vain
-        return expected_speed(scores, size, context.pass_cost, spent) if size else plain
+    def _goes_on(self, context: Context, tree: Tree, frontier: list[int]) -> bool:
+        """Whether one more draft step is likely to pay: whether the expected speed would rise if the
+        best candidate below every frontier node were as sure as the best one at the root."""
+        scores = [tree.scores[i] for i in tree.best(self.budget)]
+        hope = max(score for score, depth in zip(tree.scores, tree.depths, strict=True) if depth == 1)
+        more = sorted([*scores, *(tree.scores[i] * hope for i in frontier)], reverse=True)
+        now = self._speed(scores, context, self.steps)
+        return self._speed(more[: self.budget], context, self.steps + 1) > now
+
+    def _speed(self, scores: Sequence[float], context: Context, steps: int) -> float:
+        trusted, spent = self._trusted(scores), steps * self.step_cost
+        size = best_size(trusted, context.pass_cost, spent)
+        return expected_speed(trusted, size, context.pass_cost, spent)
+
+    def observe(self, context: Context, proposal: Proposal, verdict: Verdict) -> None:
+        """Learn how far the head's probabilities can be trusted."""
+        if self._hoped > 0.0:
+            self._offered += self._hoped
+            self._taken += len(verdict.path)
+        self._hoped = 0.0
 
     def _mask(self, tree: Tree, frontier: list[int], slots: dict[int, int]) -> Tensor:
         """``[T, rows + slots]``: all true rows, the ancestors' scratch rows and the own one."""

@@ -26,9 +26,11 @@ class Eagle3Layer:
 
     def __init__(self, head: Eagle3Head, target: Target) -> None:
         self.head, self.device = head, target.device
-        halves = self.device.type == "cpu" and target.dtype_name != "fp32" and half_available()
+        halves = self.device.type == "cpu" and target.dtype_name in ("bf16", "q4") and half_available()
         full = target.dtype_name == "fp32" or self.device.type == "cpu"
-        self.dtype = torch.float32 if full else torch.bfloat16
+        table = head.embedding if head.embedding is not None else target.embedding()
+        wide = torch.float64 if table.dtype == torch.float64 else torch.float32
+        self.dtype = wide if full else torch.bfloat16
         parts = {name: t.to(self.device, self.dtype) for name, t in head.tensors.items()}
 
         def matrix(*names: str) -> Matrix:
@@ -51,7 +53,6 @@ class Eagle3Layer:
                 ("final", "norm"),
             )
         }
-        table = head.embedding if head.embedding is not None else target.embedding()
         self.table = table.detach().to(self.device)
         self.frequencies = head.inv_freq.to(self.device)
         self.ids: list[int] | None = None if head.ids is None else head.ids.tolist()

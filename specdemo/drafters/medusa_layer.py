@@ -16,7 +16,7 @@ class MedusaLayer:
 
     def __init__(self, heads: MedusaHeads, target: Target) -> None:
         self.heads, self.device = heads, target.device
-        halves = self.device.type == "cpu" and target.dtype_name != "fp32" and half_available()
+        halves = self.device.type == "cpu" and target.dtype_name in ("bf16", "q4") and half_available()
         full = target.dtype_name == "fp32" or self.device.type == "cpu"
         self.dtype = torch.float32 if full else torch.bfloat16
         self.count = len(heads.blocks)

@@ -56,6 +56,10 @@ class NGram(Drafter):
             rate.forget()
         return self._merge([tokens[:depth] for tokens in found] if depth else [])
 
+    def rate(self) -> float:
+        """How often tokens drafted after a match like the last one are accepted, as estimated."""
+        return self._rate().value
+
     def _rate(self) -> RunningRate:
         """The acceptance of drafts after a match of this length: longer matches deserve more trust."""
         if self._matched not in self._rates:

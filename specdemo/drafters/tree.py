@@ -82,7 +82,8 @@ def best_size(scores: Sequence[float], pass_cost: PassCost, spent: float = 0.0) 
 
 
 def expected_speed(scores: Sequence[float], size: int, pass_cost: PassCost, spent: float) -> float:
-    """Expected committed tokens per cost of a round that verifies the best ``size`` nodes."""
+    """Expected committed tokens per cost of a round that verifies the best ``size`` nodes (0: of a
+    plain round after a draft that was not worth verifying)."""
     return (1.0 + sum(scores[:size])) / (pass_cost(size + 1) + spent)
 
 
