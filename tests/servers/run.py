@@ -28,11 +28,12 @@ from specdemo.sampling import SamplingParams
 from . import llama, vllm
 
 PATIENT = Limits(lookup=120, first=600, between=600)
+HEAD = Path(__file__).parents[2] / "assets" / "heads" / "eagle3"
 COUNTER = "spec_decode_num_accepted_tokens_total"
 NGRAM = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 3}
 
 
-def starters(out: Path) -> dict[str, Callable[[], AbstractContextManager[str]]]:
+def starters(out: Path, head: Path) -> dict[str, Callable[[], AbstractContextManager[str]]]:
     """How to start each server; nothing is installed before it is asked for."""
 
     def draft_config() -> dict[str, Any]:
@@ -43,6 +44,9 @@ def starters(out: Path) -> dict[str, Callable[[], AbstractContextManager[str]]]:
         python, model = vllm.install(), vllm.model_folder(embedded.ensure())
         return vllm.running(python, model, config(), out / f"{name}.log")
 
+    def eagle3_config() -> dict[str, Any]:
+        return {"method": "eagle3", "model": str(head.resolve()), "num_speculative_tokens": 3}
+
     def start_llama(**options: str) -> Any:
         return llama.running(embedded.gguf_path(), slots="8", **options)
 
@@ -51,7 +55,11 @@ def starters(out: Path) -> dict[str, Callable[[], AbstractContextManager[str]]]:
         "llamacpp-draft": lambda: start_llama(spec="draft", synth="2.5"),
         "vllm-ngram": lambda: start_vllm("vllm-ngram", lambda: NGRAM),
         "vllm-draft": lambda: start_vllm("vllm-draft", draft_config),
-    }
+    } | (
+        {"vllm-eagle3": lambda: start_vllm("vllm-eagle3", eagle3_config)}
+        if (head / "config.json").exists()
+        else {}
+    )
 
 
 def counter(server: Server) -> int:
@@ -135,14 +143,15 @@ def checks(server: Server, tokens: int, level: int) -> Iterator[tuple[str, dict[
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="The clients against real servers on loopback.")
-    parser.add_argument("--only", action="append", metavar="NAME", help="default: all four servers")
+    parser.add_argument("--only", action="append", metavar="NAME", help="default: all servers")
     parser.add_argument("--tokens", type=int, default=32, help="a prompt")
+    parser.add_argument("--head", type=Path, default=HEAD, help="EAGLE-3 head for vLLM, if it is there")
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--out", type=Path, default=Path("out/test-servers"))
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {}
-    for name, start in starters(args.out).items():
+    for name, start in starters(args.out, args.head).items():
         if args.only and name not in args.only:
             continue
         print(f"{name}:", flush=True)
