@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdemo.drafters import Context, create
-from specdemo.drafters.ngram import LOOK_BACK, NGram
+from specdemo.drafters.ngram import NGram
 from specdemo.errors import InputError
 from specdemo.hf import HFTarget
 from specdemo.proposal import Proposal
@@ -187,4 +187,4 @@ def test_prompt_lookup_is_cheap_at_8k_tokens(target: HFTarget, branches: int, te
         context.output.append(token)
         drafter.propose(context)
     assert drafter._places.looked <= 6 * 6  # per round: three sizes entered, three looked up
-    assert copies <= 6 * 3 * LOOK_BACK
+    assert copies <= 600  # of thousands of matches in the loop
