@@ -115,7 +115,8 @@ class TorchChooser:
     def sample(self, probs: Tensor) -> int:
         """Draw from ``probs`` ``[V]`` (need not sum to exactly 1) by inverting its running sum in
         fp64. A token of probability 0 cannot be drawn."""
-        running = probs.to(torch.float64).cumsum(-1)
+        # On the CPU: a GPU sums in blocks, whose borders could lend weight to a token that has none.
+        running = probs.cpu().to(torch.float64).cumsum(-1)
         # `right=True` finds the first sum strictly above the target: never a token of weight 0.
         point = running[-1] * self.uniform()
         return int(torch.searchsorted(running, point, right=True).clamp_max(probs.numel() - 1))
