@@ -6,6 +6,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..target import Target
+from .auto import Auto
 from .base import Context, Drafter, check_settings, control, controls
 from .draft_model import DraftModel
 from .eagle3 import Eagle3
@@ -15,7 +16,7 @@ from .ngram import NGram
 from .none import NoDraft
 
 REGISTRY: dict[str, type[Drafter]] = {
-    kind.name: kind for kind in (NoDraft, NGram, DraftModel, EarlyExit, Eagle3, Medusa)
+    kind.name: kind for kind in (NoDraft, NGram, DraftModel, EarlyExit, Eagle3, Medusa, Auto)
 }
 
 
