@@ -19,7 +19,8 @@ from .metrics import summarise
 from .pass_cost import pass_cost
 from .prompt import Turns, encode, last_text
 from .report import Reporter, Stopwatch
-from .sampling import Chooser, SamplingParams, TorchChooser, penalise, rows_of
+from .rows import Chooser, TorchChooser
+from .sampling import SamplingParams, penalise, rows_of
 from .target import Session, Target
 from .verify import AcceptanceRule, Exact, rule_rows, verify
 

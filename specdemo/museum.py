@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from .sampling import Dense, Row
+from .rows import Dense, Row
 from .verify import AcceptanceRule, Exact, Typical
 
 

@@ -16,8 +16,8 @@ from .drift import Drift
 from .events import Drafted, DraftNode, Event, Reason, Token, Verified
 from .output import Output
 from .proposal import Proposal, depths
+from .rows import Rows
 from .run import Run
-from .sampling import Rows
 from .trace import alternatives
 from .verify import NOT_JUDGED, AcceptanceRule, Verdict
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from .detokenize import Pieces
 from .events import Alternative, Token
 from .proposal import Proposal
-from .sampling import Dense, Rows
+from .rows import Dense, Rows
 from .verify import Verdict
 
 TOP = 5

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from .events import NodeVerdict, Origin
 from .proposal import ROOT, Proposal
-from .sampling import Chooser, Dense, DenseRows, Peak, Row, Rows, SamplingParams
+from .rows import Chooser, Dense, DenseRows, Peak, Row, Rows
+from .sampling import SamplingParams
 
 NOT_JUDGED = NodeVerdict("not_judged")
 

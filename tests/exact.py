@@ -12,7 +12,8 @@ from helpers import Enumerator
 from torch import Tensor
 
 from specdemo.proposal import ROOT, Proposal
-from specdemo.sampling import Chooser, Dense, DenseRows, PeakRows, SamplingParams, distributions
+from specdemo.rows import Chooser, Dense, DenseRows, PeakRows
+from specdemo.sampling import SamplingParams, distributions
 from specdemo.verify import AcceptanceRule, Exact, verify
 
 LENGTH = 2  # committed tokens looked at

@@ -16,7 +16,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from specdemo.drafters import create
 from specdemo.hf import HFTarget
 from specdemo.proposal import Proposal
-from specdemo.sampling import SamplingParams, TorchChooser, probabilities
+from specdemo.rows import TorchChooser
+from specdemo.sampling import SamplingParams, probabilities
 from specdemo.verify import Typical
 
 LENGTH = 14

@@ -15,7 +15,8 @@ from specdemo.drafters.ngram import NGram
 from specdemo.errors import InputError
 from specdemo.hf import HFTarget
 from specdemo.proposal import Proposal
-from specdemo.sampling import SamplingParams, TorchChooser
+from specdemo.rows import TorchChooser
+from specdemo.sampling import SamplingParams
 from specdemo.verify import Verdict
 
 

@@ -11,17 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.generation import logits_process as hf
 
-from specdemo.sampling import (
-    Dense,
-    DenseRows,
-    Peak,
-    PeakRows,
-    SamplingParams,
-    TorchChooser,
-    distributions,
-    penalise,
-    probabilities,
-)
+from specdemo.rows import Dense, DenseRows, Peak, PeakRows, TorchChooser
+from specdemo.sampling import SamplingParams, distributions, penalise, probabilities
 
 PROMPT, OUTPUT = [3, 5, 5, 900], [7, 3, 11]
 

@@ -17,7 +17,8 @@ from specdemo.drafters import create
 from specdemo.engine import Engine
 from specdemo.events import Finished
 from specdemo.proposal import Proposal
-from specdemo.sampling import SamplingParams, TorchChooser
+from specdemo.rows import TorchChooser
+from specdemo.sampling import SamplingParams
 from specdemo.verify import Exact, verify
 
 FALSE_ALARM = 1e-4

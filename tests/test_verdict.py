@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from specdemo.proposal import Proposal
-from specdemo.sampling import Dense, DenseRows, SamplingParams
+from specdemo.rows import Dense, DenseRows
+from specdemo.sampling import SamplingParams
 from specdemo.verify import Exact, Typical, rule_rows, verify
 
 

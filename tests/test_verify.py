@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from specdemo.proposal import Proposal
-from specdemo.sampling import Chooser, Row, SamplingParams
+from specdemo.rows import Chooser, Row
+from specdemo.sampling import SamplingParams
 from specdemo.verify import Exact, Typical
 
 EXACT = 1e-12

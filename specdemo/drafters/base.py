@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..proposal import Proposal
-from ..sampling import Chooser, DenseRows, PeakRows, SamplingParams, distributions
+from ..rows import Chooser, DenseRows, PeakRows
+from ..sampling import SamplingParams, distributions
 from ..target import Session, Target
 from ..verify import Verdict
 from .adaptive import PassCost, free_pass

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..proposal import ROOT, Proposal
-from ..sampling import Dense
+from ..rows import Dense
 from ..target import Target
 from ..verify import Verdict
 from . import trained

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..proposal import Proposal
-from ..sampling import Dense
+from ..rows import Dense
 from ..target import Target
 from .base import Context, Drafter, check_settings, control
 from .none import EMPTY

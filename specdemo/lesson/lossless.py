@@ -15,7 +15,8 @@ from torch import Tensor
 
 from ..museum import Exhibit, exhibits
 from ..proposal import Proposal
-from ..sampling import Chooser, DenseRows, SamplingParams, TorchChooser, probabilities
+from ..rows import Chooser, DenseRows, TorchChooser
+from ..sampling import SamplingParams, probabilities
 from ..target import Target
 from ..verify import verify
 from .statistics import Fit, fit
