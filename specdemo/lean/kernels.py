@@ -20,6 +20,8 @@ from torch import Tensor
 
 GROUP = 32  # weights to a scale in GGUF's Q4_0 and Q4_1
 MOST_ROWS = 64
+FULL_BLOCK = 12  # rows: whole blocks of the kernels on AVX2
+KEY_UNIT = 64
 DEFAULT_KEY_STEP = 192
 
 
@@ -29,6 +31,10 @@ class Matrix(ABC):
     dtype: torch.dtype
     nbytes: int
     shape: tuple[int, int]
+
+    def rows(self, count: int) -> int:
+        """The number of rows to run ``count`` rows with, so that each gets the same bits always."""
+        return count
 
     @abstractmethod
     def apply(self, x: Tensor, out: Tensor) -> Tensor:
@@ -55,6 +61,9 @@ class HalfMatrix(Matrix):
         self.shape = (weight.shape[0], weight.shape[1])
         self.bias = None if bias is None else bias.float()
         self._packed = _pack_half(weight.float())
+
+    def rows(self, count: int) -> int:
+        return good_rows()[count] if count <= MOST_ROWS else -(-count // FULL_BLOCK) * FULL_BLOCK
 
     def apply(self, x: Tensor, out: Tensor) -> Tensor:
         return torch.fbgemm_linear_fp16_weight_fp32_activation(x, self._packed, self.bias, out)
@@ -127,7 +136,7 @@ def good_rows() -> tuple[int, ...]:
     x = torch.randn(MOST_ROWS, 96, generator=generator)
     results = {n: matrix.apply(x[:n], torch.empty(n, 64)) for n in range(1, MOST_ROWS + 1)}
     good: list[int] = []
-    for reference in (12, MOST_ROWS):
+    for reference in (FULL_BLOCK, MOST_ROWS):
         first = torch.cat(
             [
                 matrix.apply(x[i : i + 1].repeat(reference, 1), torch.empty(reference, 64))[:1]
@@ -144,8 +153,9 @@ def good_rows() -> tuple[int, ...]:
 
 @cache
 def key_step(kv_heads: int, rows: int, head_dim: int) -> int:
-    """The smallest of a few numbers of keys such that attention over any multiple of it sums values
-    in the same order (the keys behind a row's own weigh 0, so only the order matters).
+    """The smallest of a few numbers of keys such that attention over any multiple of it, or fewer
+    keys than it in units of ``KEY_UNIT``, sums values in the same order (the keys behind a row's own
+    weigh 0, so only the order matters).
 
     A matrix product cuts long sums into blocks, and where it cuts may depend on the whole length
     (MKL on AVX2: blocks of 192, but 256 as 128 + 128). Measured once per process and shape."""
@@ -162,10 +172,12 @@ def key_step(kv_heads: int, rows: int, head_dim: int) -> int:
             part[..., used:] = 0.0
             return torch.bmm(part, values[:, :keys])
 
+        lengths = [*range(KEY_UNIT, step, KEY_UNIT), *range(step, count * step, step)]
+        pairs = zip(lengths, [*lengths[1:], count * step], strict=True)
         if all(
-            torch.equal(mixed(n * step, n * step - 2), mixed(longer * step, n * step - 2))
-            for n in range(1, count)
-            for longer in (n + 1, count)
+            torch.equal(mixed(keys, keys - 2), mixed(longer, keys - 2))
+            for keys, following in pairs
+            for longer in (following, count * step)
         ):
             return step
     return DEFAULT_KEY_STEP

@@ -27,9 +27,14 @@ from .weights import Layer, Weights
 
 
 class Pass:
-    """One shape of the forward. ``cache``: ``[layers, rows, 2, M, D]``, written at ``slots``."""
+    """One shape of the forward. ``cache``: ``[layers, rows, 2, M, D]``, written at ``slots``.
 
-    def __init__(self, weights: Weights, cache: Tensor, rows: int, keys: int) -> None:
+    ``score_rows``: rows that the attention's products are run with, at least ``rows``; the others
+    are there for the order of sums alone and their results are not used."""
+
+    def __init__(
+        self, weights: Weights, cache: Tensor, rows: int, keys: int, score_rows: int = 0
+    ) -> None:
         plan, device = weights.plan, cache.device
         self.weights, self.rows, self.keys = weights, rows, keys
         self.group = plan.group
@@ -39,11 +44,13 @@ class Pass:
         def buffer(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(*shape, dtype=dtype, device=device)
 
+        score_rows = max(rows, score_rows)
         self.ids = buffer(rows, dtype=torch.int64)  # inputs of ``run``
-        self.positions = buffer(rows, dtype=torch.int64)
         self.slots = buffer(rows, dtype=torch.int64)
-        self.mask = buffer(rows, self.group, keys, dtype=cache.dtype)
-        self._mask = self.mask.view(1, rows * self.group, keys).expand(plan.kv_heads, -1, -1)
+        self._offsets = torch.arange(rows, device=device)
+        every_mask = buffer(score_rows, self.group, keys, dtype=cache.dtype)
+        self.mask = every_mask[:rows]  # [T, G, L]
+        self._mask = every_mask.view(1, score_rows * self.group, keys).expand(plan.kv_heads, -1, -1)
 
         self.stream = buffer(rows, plan.hidden + 1)  # the residual stream and the epsilon column
         self.stream[:, -1] = math.sqrt(plan.hidden * plan.epsilon)
@@ -51,9 +58,9 @@ class Pass:
         self._size = buffer(rows, 1)
         self._scaled = buffer(rows, plan.hidden)
         self._normed = {
-            m.dtype: buffer(rows, plan.hidden, dtype=m.dtype)
-            for m in (first.qkv, first.gate_up, weights.head)
+            m.dtype: buffer(rows, plan.hidden, dtype=m.dtype) for m in (first.qkv, first.gate_up)
         }
+        self._final = buffer(weights.head.rows(rows), plan.hidden, dtype=weights.head.dtype)
         self._turn_k = buffer(rows, 1, pairs, dtype=torch.complex64)
         self._turn_q = buffer(rows, 1, 1, pairs, dtype=torch.complex64)
 
@@ -68,14 +75,13 @@ class Pass:
         self._k = torch.view_as_complex(self._k_heads.view(rows, plan.kv_heads, pairs, 2))
         self._kv = self._qkv[:, queries:]  # [T, 2 M D]
         self._kv_cast = None if cache.dtype == torch.float32 else self._kv.to(cache.dtype)
-        self._q = buffer(plan.kv_heads, rows * self.group, plan.head_dim)
-        spread = self._q.view(plan.kv_heads, rows, self.group, pairs, 2).permute(1, 0, 2, 3, 4)
-        self._q_out = torch.view_as_complex(spread)
-        self._scores = buffer(plan.kv_heads, rows * self.group, keys, dtype=cache.dtype)
-        self._mixed = buffer(plan.kv_heads, rows * self.group, plan.head_dim, dtype=cache.dtype)
-        self._mixed_by_row = self._mixed.view(plan.kv_heads, rows, self.group, plan.head_dim).transpose(
-            0, 1
-        )
+        self._q = buffer(plan.kv_heads, score_rows * self.group, plan.head_dim)
+        spread = self._q.view(plan.kv_heads, score_rows, self.group, pairs, 2)[:, :rows]
+        self._q_out = torch.view_as_complex(spread.transpose(0, 1))
+        self._scores = buffer(plan.kv_heads, score_rows * self.group, keys, dtype=cache.dtype)
+        self._mixed = buffer(plan.kv_heads, score_rows * self.group, plan.head_dim, dtype=cache.dtype)
+        by_row = self._mixed.view(plan.kv_heads, score_rows, self.group, plan.head_dim)[:, :rows]
+        self._mixed_by_row = by_row.transpose(0, 1)
         self._attended = buffer(rows, queries, dtype=first.output.dtype)
         self._attended_by_head = self._attended.view(rows, plan.kv_heads, self.group, plan.head_dim)
         self._added = buffer(rows, plan.hidden, dtype=first.output.dtype)
@@ -89,15 +95,15 @@ class Pass:
         self._values = list(seen[:, :, 1].transpose(1, 2).unbind(0))  # [M, L, D] each
         self._fused = cache.device.type != "cpu"
 
-    def place(self, ids: Tensor, positions: Tensor, length: int, block: Tensor, table: Tensor) -> None:
-        """Set the inputs. ``ids``, ``positions`` ``[T]``; the rows go behind ``length`` cached ones;
-        ``block`` ``[T, T]`` additive (0 or -inf); ``table``: rotations ``[positions, D/2]``."""
-        self.ids.copy_(ids)
-        torch.add(torch.arange(self.rows, device=self.ids.device), length, out=self.slots)
-        turn = table.index_select(0, positions.to(table.device))  # [T, D/2]
-        self._turn_k.copy_(turn[:, None])
+    def place(self, inputs: Tensor, length: int, block: Tensor, table: Tensor) -> None:
+        """Set the inputs. ``inputs``: ids and positions ``[2, T]``; the rows go behind ``length``
+        cached ones; ``block`` ``[T, T]`` additive (0 or -inf); ``table``: rotations
+        ``[positions, D/2]``."""
+        self.ids.copy_(inputs[0])
+        torch.add(self._offsets, length, out=self.slots)
+        self._turn_k.copy_(table.index_select(0, inputs[1])[:, None])
         torch.mul(self._turn_k[:, None], self.weights.plan.scale, out=self._turn_q)
-        self.mask.fill_(-torch.inf)
+        self.mask[:, :, length:] = -torch.inf
         self.mask[:, :, :length] = 0.0
         self.mask[:, :, length : length + self.rows] = block[:, None]
 
@@ -113,22 +119,24 @@ class Pass:
             if index in want:
                 states[index] = self.x.clone()
             self._layer(index, weights.layers[index])
-        final = self._norm(weights.norm, weights.head.dtype) if logits or last in want else None
-        if last in want and final is not None:
-            states[last] = final.float() if final.dtype != torch.float32 else final.clone()
-        if not logits or final is None:
+        if logits or last in want:
+            self._norm(weights.norm, self._final[: self.rows])
+        if last in want:
+            states[last] = self._final[: self.rows].to(torch.float32, copy=True)
+        if not logits:
             return None, states
-        head = weights.head
-        out = torch.empty(self.rows, head.shape[0], dtype=head.dtype, device=final.device)
-        return head.apply(final, out), states
+        head, count = weights.head, self._final.shape[0]
+        out = torch.empty(count, head.shape[0], dtype=head.dtype, device=self._final.device)
+        return head.apply(self._final, out)[: self.rows], states
 
-    def _norm(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
+    def _norm(self, weight: Tensor, out: Tensor) -> Tensor:
         torch.linalg.vector_norm(self.stream, dim=-1, keepdim=True, out=self._size)
         torch.mul(self.x, weight, out=self._scaled)
-        return torch.div(self._scaled, self._size, out=self._normed[dtype])
+        return torch.div(self._scaled, self._size, out=out)
 
     def _layer(self, index: int, layer: Layer) -> None:
-        qkv = layer.qkv.apply(self._norm(layer.norm_in, layer.qkv.dtype), self._qkv_out)
+        x = self._norm(layer.norm_in, self._normed[layer.qkv.dtype])
+        qkv = layer.qkv.apply(x, self._qkv_out)
         if qkv is not self._qkv:
             self._qkv.copy_(qkv)
         if layer.q_norm is not None and layer.k_norm is not None:
@@ -144,7 +152,8 @@ class Pass:
         self._attend(self._keys[index], self._values[index])
         self.x.add_(layer.output.apply(self._attended, self._added))
 
-        wide = layer.gate_up.apply(self._norm(layer.norm_mid, layer.gate_up.dtype), self._wide)
+        x = self._norm(layer.norm_mid, self._normed[layer.gate_up.dtype])
+        wide = layer.gate_up.apply(x, self._wide)
         inner = self.weights.plan.inner
         gated = F.silu(wide[:, :inner]).mul_(wide[:, inner:])
         self.x.add_(layer.down.apply(gated, self._down_out))
@@ -158,8 +167,8 @@ class Pass:
                 attn_mask=self._mask[None],
                 scale=1.0,
             )
-            by_row = mixed[0].unflatten(1, (self.rows, self.group)).transpose(0, 1)
-            self._attended_by_head.copy_(by_row)
+            by_row = mixed[0].unflatten(1, (-1, self.group))[:, : self.rows]
+            self._attended_by_head.copy_(by_row.transpose(0, 1))
             return
         torch.baddbmm(self._mask, self._q, keys, out=self._scores)
         torch.softmax(self._scores, -1, out=self._scores)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -21,35 +21,52 @@ SLACK = 64  # rows behind the capacity, for the rows that only fill a pass up
 MOST_PASSES = 24
 
 
+class Arena:
+    """A cache ``[layers, rows, 2, M, D]`` (keys and values of a row side by side), the rotations of
+    its positions, and the passes made over it."""
+
+    def __init__(self, target: LeanTarget, rows: int) -> None:
+        plan, self.rows = target.plan, target.keys(rows)
+        dtype = torch.float32 if target.device.type == "cpu" else target.weights.head.dtype
+        shape = (plan.layers, self.rows, 2, plan.kv_heads, plan.head_dim)
+        with torch.inference_mode():
+            self.cache = torch.zeros(shape, dtype=dtype, device=target.device)
+            self.turns = rotations(target.weights.frequencies, self.rows, target.weights.rope_scale)
+        self.passes: OrderedDict[tuple[int, int], Pass] = OrderedDict()
+        self.recorded: dict[tuple[Any, ...], Callable[[], Any]] = {}
+        self.chains: dict[tuple[int, int], Tensor] = {}
+
+    def at(self, target: LeanTarget, width: int, length: int) -> Pass:
+        """The pass for ``width`` rows behind ``length`` cached ones."""
+        keys = min(target.keys(length + width), self.rows)
+        found = self.passes.get((width, keys))
+        if found is None:
+            found = Pass(target.weights, self.cache, width, keys, target.score_rows())
+            self.passes[width, keys] = found
+            if len(self.passes) > MOST_PASSES:
+                gone, _ = self.passes.popitem(last=False)
+                self.recorded = {k: v for k, v in self.recorded.items() if k[:2] != gone}
+        return found
+
+
 class LeanSession(Session):
-    """``cache``: ``[layers, capacity + SLACK, 2, M, D]``; rows behind ``length`` are scratch."""
+    """Rows of the cache behind ``length`` are scratch."""
 
     def __init__(self, target: LeanTarget, capacity: int, hidden_layers: Sequence[int]) -> None:
-        plan = target.plan
         self.target, self.capacity, self.length = target, capacity, 0
         self.hidden: dict[int, Tensor] = {}
         self._want = tuple(sorted(set(hidden_layers)))
-        self._step = target.key_step
-        rows = -(-(capacity + SLACK) // self._step) * self._step
-        dtype = torch.float32 if target.device.type == "cpu" else target.weights.head.dtype
-        with torch.inference_mode():
-            self._cache = torch.zeros(
-                plan.layers, rows, 2, plan.kv_heads, plan.head_dim, dtype=dtype, device=target.device
-            )
-            self._turns = rotations(target.weights.frequencies, rows, target.weights.rope_scale)
-        self._passes: OrderedDict[tuple[int, int], Pass] = OrderedDict()
-        self._chains: dict[tuple[int, int], Tensor] = {}
+        self._arena = target.arena(capacity + SLACK)
 
     @torch.inference_mode()
     def prefill(self, ids: Sequence[int]) -> None:
         self._check(len(ids))
+        layers = self.target.plan.layers
         parts: dict[int, list[Tensor]] = {layer: [] for layer in self._want}
         for start in range(0, len(ids), PREFILL_CHUNK):
             chunk = ids[start : start + PREFILL_CHUNK]
             width = min(-(-len(chunk) // 16) * 16, PREFILL_CHUNK)
-            self._run(
-                chunk, range(-1, len(chunk) - 1), width, self.target.plan.layers, self._want, False
-            )
+            self._run(chunk, range(-1, len(chunk) - 1), width, layers, self._want, logits=False)
             self.length += len(chunk)
             for layer, part in parts.items():
                 part.append(self.hidden[layer])
@@ -59,7 +76,7 @@ class LeanSession(Session):
     def forward(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor:
         self._check(len(tokens))
         width = self.target.width(len(tokens))
-        logits = self._run(tokens, parents, width, self.target.plan.layers, self._want, True)
+        logits = self._run(tokens, parents, width, self.target.plan.layers, self._want, logits=True)
         assert logits is not None
         return logits
 
@@ -67,18 +84,18 @@ class LeanSession(Session):
     def early(self, tokens: Sequence[int], parents: Sequence[int], layers: int) -> Tensor:
         self._check(len(tokens))
         held = self.hidden
-        logits = self._run(tokens, parents, self.target.width(len(tokens)), layers, (), True)
+        logits = self._run(tokens, parents, self.target.width(len(tokens)), layers, (), logits=True)
         self.hidden = held
         assert logits is not None
         return logits
 
     @torch.inference_mode()
     def keep(self, rows: Sequence[int]) -> None:
-        start, count = self.length, len(rows)
+        start, count, cache = self.length, len(rows), self._arena.cache
         moved = next((i for i, row in enumerate(rows) if i != row), count)
         if moved < count:  # rows in front of ``moved`` are in place already
-            index = torch.tensor(rows[moved:], device=self._cache.device) + start
-            self._cache[:, start + moved : start + count] = self._cache.index_select(1, index)
+            index = torch.tensor(rows[moved:], device=cache.device) + start
+            cache[:, start + moved : start + count] = cache.index_select(1, index)
         self.length = start + count
 
     def crop(self, length: int) -> None:
@@ -87,9 +104,9 @@ class LeanSession(Session):
         self.length = length
 
     def close(self) -> None:
-        self._passes.clear()
-        self._chains.clear()
-        self._cache = self._cache.new_empty(0)
+        arena = self.__dict__.pop("_arena", None)
+        if arena is not None:
+            self.target.release(arena)
         self.hidden = {}
 
     def _check(self, rows: int) -> None:
@@ -105,38 +122,38 @@ class LeanSession(Session):
         want: tuple[int, ...],
         logits: bool,
     ) -> Tensor | None:
-        count, device = len(tokens), self._cache.device
+        arena, count = self._arena, len(tokens)
         fill = width - count
-        current = self._pass(width)
-        ids = torch.tensor([*tokens, *[tokens[-1]] * fill], device=device)
-        depth = [*depths(parents), *[0] * fill]
-        positions = torch.tensor([self.length + d for d in depth])
-        current.place(ids, positions, self.length, self._block(parents, width), self._turns)
-        out, states = current.run(layers, want, logits)
+        positions = [self.length + depth for depth in depths(parents)]
+        rows = [[*tokens, *[tokens[-1]] * fill], [*positions, *[self.length] * fill]]
+        inputs = torch.tensor(rows).to(arena.cache.device, non_blocking=True)  # [2, T]
+        current = arena.at(self.target, width, self.length)
+        current.place(inputs, self.length, self._block(parents, width), arena.turns)
+        capture = self.target.capture
+        if capture is None or not logits:
+            out, states = current.run(layers, want, logits)
+        else:
+            key = (width, current.keys, layers, want)
+            if key not in arena.recorded:
+                arena.recorded[key] = capture(lambda: current.run(layers, want, logits))
+            out, states = arena.recorded[key]()
+            # A recorded pass fills the same tensors every time: what leaves it is a copy.
+            out = out if out is None else out.clone()
+            states = {layer: state.clone() for layer, state in states.items()}
         self.hidden = {layer: state[:count] for layer, state in states.items()}
         return None if out is None else out[:count]
 
-    def _pass(self, width: int) -> Pass:
-        keys = min(-(-(self.length + width) // self._step) * self._step, self._cache.shape[1])
-        found = self._passes.get((width, keys))
-        if found is None:
-            found = Pass(self.target.weights, self._cache, width, keys)
-            self._passes[width, keys] = found
-            if len(self._passes) > MOST_PASSES:
-                self._passes.popitem(last=False)
-        return found
-
     def _block(self, parents: Sequence[int], width: int) -> Tensor:
         """``[T, T]``: 0 where a row sees another row of the block, -inf elsewhere."""
-        chain = is_chain(parents)
-        known = self._chains.get((len(parents), width)) if chain else None
+        chains, chain = self._arena.chains, is_chain(parents)
+        known = chains.get((len(parents), width)) if chain else None
         if known is not None:
             return known
         seen = torch.eye(width, dtype=torch.bool)
         seen[: len(parents), : len(parents)] = tree_mask(parents)
-        block = torch.zeros(width, width).masked_fill_(~seen, -torch.inf).to(self._cache)
+        block = torch.zeros(width, width).masked_fill_(~seen, -torch.inf).to(self._arena.cache)
         if chain:
-            self._chains[len(parents), width] = block
+            chains[len(parents), width] = block
         return block
 
 

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..graphs import Capture, record
 from ..target import Shape, Target, eos_ids
-from .kernels import MOST_ROWS, HalfMatrix, good_rows, key_step
+from .kernels import KEY_UNIT, MOST_ROWS, key_step
 from .plan import plan_of, supports
-from .session import LeanSession
+from .session import Arena, LeanSession
 from .weights import take_apart
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ class LeanTarget(Target):
     """Takes ``model`` apart (it must not be used afterwards unless ``keep_model``).
 
     ``dtype_name``: "fp32", "bf16" or "q4" (then ``gguf`` names the file with the 4-bit blocks).
-    ``graphs``: record CUDA graphs of the passes; without effect on a CPU.
+    ``graphs``: record CUDA graphs of the passes; without effect on a CPU. ``capture``: how (tests
+    replace it).
     Raises ``InputError``: ``unsupported_model`` if ``supports(model)`` is false, ``dtype``."""
 
     def __init__(
@@ -40,12 +42,14 @@ class LeanTarget(Target):
         gguf: Path | None = None,
         keep_model: bool = False,
         graphs: bool = True,
+        capture: Capture | None = None,
     ) -> None:
         if not supports(model):
             raise InputError("unsupported_model", name=name, why="it is not a plain Llama-like model")
         self.tokenizer, self.name, self.dtype_name = tokenizer, name, dtype_name
         self.device = model.device
-        self.graphs = graphs and self.device.type == "cuda"
+        self.capture = capture or (record if graphs and self.device.type == "cuda" else None)
+        self._free: Arena | None = None
         self.eos_ids = eos_ids(model, tokenizer)
         self.plan = plan_of(model)
         with torch.inference_mode():
@@ -56,12 +60,24 @@ class LeanTarget(Target):
         if self.device.type == "cpu":
             rows = FEWEST_SCORE_ROWS + self.plan.group
             self.key_step = key_step(self.plan.kv_heads, rows, self.plan.head_dim)
-        self._halves = isinstance(self.weights.layers[0].down, HalfMatrix) or isinstance(
-            self.weights.head, HalfMatrix
-        )
 
     def open(self, capacity: int, hidden_layers: Sequence[int] = ()) -> LeanSession:
         return LeanSession(self, capacity, hidden_layers)
+
+    def arena(self, rows: int) -> Arena:
+        """A cache of at least ``rows`` rows. Where graphs are recorded the last one freed is given
+        again: a graph is bound to the memory it was recorded with."""
+        free, self._free = self._free, None
+        if free is not None and free.rows >= rows:
+            return free
+        if self.capture is not None:  # sizes that later sessions will find large enough
+            rows = max(2 * self.key_step, 1 << (rows - 1).bit_length())
+        return Arena(self, rows)
+
+    def release(self, arena: Arena) -> None:
+        """Take back a cache that a session is done with."""
+        if self.capture is not None and (self._free is None or self._free.rows <= arena.rows):
+            self._free = arena
 
     def embedding(self) -> Tensor:
         return self.weights.table
@@ -69,7 +85,7 @@ class LeanTarget(Target):
     @torch.inference_mode()
     def head(self, hidden: Tensor) -> Tensor:
         matrix, count = self.weights.head, hidden.shape[0]
-        x = torch.zeros(self.width(count), self.plan.hidden, dtype=matrix.dtype, device=self.device)
+        x = torch.zeros(matrix.rows(count), self.plan.hidden, dtype=matrix.dtype, device=self.device)
         x[:count] = hidden
         out = torch.empty(x.shape[0], matrix.shape[0], dtype=matrix.dtype, device=self.device)
         return matrix.apply(x, out)[:count]
@@ -79,9 +95,13 @@ class LeanTarget(Target):
         give every row the same bits as in any other pass, or for a recorded graph to fit."""
         if self.device.type == "cuda":
             return next((w for w in CUDA_WIDTHS if w >= rows), -(-rows // MOST_ROWS) * MOST_ROWS)
-        if self.dtype_name == "fp32":
-            return rows
-        rows = max(rows, -(-FEWEST_SCORE_ROWS // self.plan.group))
-        if not self._halves:
-            return rows
-        return good_rows()[rows] if rows <= MOST_ROWS else -(-rows // 12) * 12
+        return self.weights.layers[0].qkv.rows(rows)
+
+    def score_rows(self) -> int:
+        """The fewest rows that attention is run with: a tiny product alone, and cheap to widen."""
+        return 0 if self.device.type == "cuda" else -(-FEWEST_SCORE_ROWS // self.plan.group)
+
+    def keys(self, count: int) -> int:
+        """The number of keys a pass over ``count`` keys is run with, and the size of caches."""
+        unit = KEY_UNIT if self.device.type == "cpu" and count <= self.key_step else self.key_step
+        return -(-count // unit) * unit
