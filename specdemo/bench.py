@@ -92,7 +92,7 @@ def engine_runner(
 def run(args: argparse.Namespace) -> int:
     """The command. Prints a table, and writes ``--json``."""
     from . import environment
-    from .cli import load, settings_of
+    from .commands import load, settings_of
 
     questions = read_questions(args.questions, args.limit)
     names = ["none", *(n for n in args.drafters.split(",") if n and n != "none")]
