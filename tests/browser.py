@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import axe_playwright_python
 import pytest
 from install_browser import system_browser
-from playwright.sync_api import Browser, BrowserContext, Page, Route, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
 
 from specdemo.ui.backend import Backend, default_loader
 from specdemo.ui.page import launch
@@ -28,6 +28,8 @@ ARGUMENTS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # No other host can be reached, even if the page tried; that it does not try is asserted.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 ]
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 PATIENCE = 90_000  # milliseconds: the machines that run this may be slow and busy
@@ -73,35 +75,40 @@ def chromium() -> Iterator[Browser]:
 
 @dataclass
 class Watch:
-    """What a page did that it must not do."""
+    """What pages did that they must not do."""
 
     faults: list[str] = field(default_factory=list)
 
-    def on(self, context: BrowserContext, page: Page) -> None:
-        context.route("**/*", self._request)
+    def on(self, page: Page) -> None:
+        page.on("request", self._request)
         page.on("console", lambda m: self.faults.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: self.faults.append(f"page error: {error}"))
         page.on("dialog", lambda dialog: (self.faults.append("a dialog opened"), dialog.dismiss()))
 
-    def _request(self, route: Route) -> None:
-        parts = urlsplit(route.request.url)
-        if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in (
-            "127.0.0.1",
-            "localhost",
-        ):
-            self.faults.append(f"request to another host: {route.request.url[:200]}")
-            route.abort()
-        else:
-            route.continue_()
+    def _request(self, request: Request) -> None:
+        parts = urlsplit(request.url)
+        remote = parts.scheme in ("http", "https", "ws", "wss")
+        if remote and parts.hostname not in ("127.0.0.1", "localhost"):
+            self.faults.append(f"request to another host: {request.url[:200]}")
 
 
 Open = Callable[..., Page]
+Contexts = dict[tuple[Any, ...], BrowserContext]
+
+
+@pytest.fixture(scope="session")
+def contexts(chromium: Browser) -> Iterator[Contexts]:
+    """Browser contexts by their options: pages that share one load the scripts from its cache."""
+    made: Contexts = {}
+    yield made
+    for context in made.values():
+        context.close()
 
 
 @pytest.fixture
-def open_page(chromium: Browser) -> Iterator[Open]:
+def open_page(chromium: Browser, contexts: Contexts) -> Iterator[Open]:
     """Opens pages: ``open_page(url, width=, height=, locale=, dark=, wait=)``; all are watched."""
-    contexts: list[BrowserContext] = []
+    pages: list[Page] = []
     watch = Watch()
 
     def opener(
@@ -112,16 +119,18 @@ def open_page(chromium: Browser) -> Iterator[Open]:
         dark: bool = False,
         wait: bool = True,
     ) -> Page:
-        context = chromium.new_context(
-            viewport={"width": width, "height": height},
-            locale=locale,
-            color_scheme="dark" if dark else "light",
-            accept_downloads=True,
-        )
-        context.set_default_timeout(PATIENCE)
-        contexts.append(context)
-        page = context.new_page()
-        watch.on(context, page)
+        key = (width, height, locale, dark)
+        if key not in contexts:
+            contexts[key] = chromium.new_context(
+                viewport={"width": width, "height": height},
+                locale=locale,
+                color_scheme="dark" if dark else "light",
+                accept_downloads=True,
+            )
+            contexts[key].set_default_timeout(PATIENCE)
+        page = contexts[key].new_page()
+        pages.append(page)
+        watch.on(page)
         page.goto(url)
         if wait:
             page.wait_for_selector("#view-live .live")
@@ -129,8 +138,8 @@ def open_page(chromium: Browser) -> Iterator[Open]:
         return page
 
     yield opener
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
     assert watch.faults == []
 
 

@@ -16,14 +16,17 @@ function passes({ main, plain }) {
   return all;
 }
 
-// A token that was refused, with p, q and residual at its place.
+// A refused token with p, q and residual at its place; of several the one that was nearest to a coin's toss.
 export function refusal(run) {
+  let best = null;
   for (const round of run.rounds) {
     const node = round.verdicts.findIndex((v) => v.judgement === "rejected" && v.threshold !== null);
     const token = node >= 0 ? final(round) : null;
-    if (token && token.alternatives.some((x) => x.residual !== null && x.residual !== undefined)) return { round, node, token };
+    if (!token?.alternatives.some((x) => x.residual !== null && x.residual !== undefined)) continue;
+    const distance = Math.abs(0.4 - round.verdicts[node].threshold);
+    if (!best || distance < best.distance) best = { round, node, token, distance };
   }
-  return null;
+  return best;
 }
 
 function memory(pair) {

@@ -3,10 +3,19 @@
 import { Run } from "./run.js";
 
 const loaded = new Map();
+let index; // what there is, by name: asked once, so that nothing is asked for that is not there
 
 async function fetchText(name) {
   const answer = await fetch(`specdemo/recordings/${name}.jsonl`);
   return answer.ok ? answer.text() : "";
+}
+
+// Texts of a recording and of plain decoding beside it; empty where there is none.
+export async function texts(name) {
+  index ??= fetch("specdemo/recordings/index.json").then((answer) => (answer.ok ? answer.json() : {}));
+  const entry = (await index)[name];
+  if (!entry) return ["", ""];
+  return Promise.all([fetchText(name), entry.plain ? fetchText(`${name}.plain`) : ""]);
 }
 
 function fold(text, slot) {
@@ -19,7 +28,7 @@ function fold(text, slot) {
 export function recording(name, ready) {
   if (loaded.has(name)) return loaded.get(name);
   loaded.set(name, undefined);
-  Promise.all([fetchText(name), fetchText(`${name}.plain`)]).then(([main, plain]) => {
+  texts(name).then(([main, plain]) => {
     loaded.set(name, main ? { main: fold(main, "main"), plain: plain ? fold(plain, "plain") : null } : null);
     ready();
   });

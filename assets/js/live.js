@@ -86,6 +86,7 @@ export class Live {
       controls,
     );
     this.run = null;
+    this.said = null;
     words.listeners.add(() => { this.inspector.render(); });
   }
 
@@ -97,10 +98,19 @@ export class Live {
     for (const stream of Object.values(this.streams)) stream.update();
     for (const part of this.parts) part.update();
     const started = store.main?.started;
+    this.conversation(store.label?.turns ?? []);
     setText(this.heads.main, started ? t("lane_main", { drafter: started.drafter }) : t("lane_main_empty"));
     setText(this.heads.plain, t("lane_plain"));
     setText(this.ghostName, t("show_refused"));
     setText(this.prompt, started?.prompt ?? "");
     this.plainLane.hidden = !store.plain;
+  }
+
+  // What was said before in a conversation.
+  conversation(turns) {
+    if (turns === this.said) return;
+    this.said = turns;
+    this.turns.hidden = !turns.length;
+    this.turns.replaceChildren(...turns.map((turn) => h("li", { class: `turn-${turn.role === "user" ? "user" : "model"}` }, turn.content)));
   }
 }

@@ -12,6 +12,7 @@ import { Why, trace } from "./why.js";
 import { Compare } from "./compare.js";
 import { Learn } from "./learn.js";
 import { exportHtml } from "./export.js";
+import { texts } from "./library.js";
 import { Header } from "./header.js";
 
 words.all = TEXT;
@@ -47,17 +48,12 @@ function mount(root, name) {
   store.changed();
 }
 
-async function recorded(name) {
-  const answer = await fetch(`specdemo/recordings/${name}.jsonl`);
-  return answer.ok ? answer.text() : "";
-}
-
 // Plays a recorded pair of runs (plain and speculative), as a race.
 async function playRecording(name) {
-  const [main, plain] = await Promise.all([recorded(name), recorded(`${name}.plain`)]);
-  if (!main) return;
-  const lines = [{ type: "page", do: "reset", slots: ["main", "plain"], label: { kind: "recorded", name } }];
-  let text = `${JSON.stringify({ ...lines[0], at: Date.now() })}\n`;
+  const [main, plain] = await texts(name);
+  if (!main || store.main) return; // a live run came first
+  const reset = { type: "page", do: "reset", slots: ["main", "plain"], label: { kind: "recorded", name } };
+  let text = `${JSON.stringify(reset)}\n`;
   if (plain) text += `{"type":"page","do":"open","slot":"plain"}\n${plain.trim()}\n`;
   text += `{"type":"page","do":"open","slot":"main"}\n${main.trim()}\n`;
   text += '{"type":"page","do":"status","state":"recorded"}\n';

@@ -80,7 +80,18 @@ export class RaceChart {
     }));
   }
 
+  // A redraw costs more than all other views together, so the chart follows at 10 updates a second.
   update() {
+    const wait = 100 - (performance.now() - (this.last ?? -100));
+    if (wait > 0) {
+      this.timer ??= setTimeout(() => { this.timer = null; this.update(); }, wait);
+      return;
+    }
+    this.last = performance.now();
+    this.draw();
+  }
+
+  draw() {
     this.box.setAttribute("aria-label", t("chart_label"));
     if (!this.start()) return;
     const runs = SLOTS.map((slot) => store.runs.get(slot) ?? null);
@@ -98,7 +109,7 @@ export class RaceChart {
     if (!add.which.length) return;
     window.Plotly.extendTraces(this.box, { x: add.x, y: add.y }, add.which);
     const now = performance.now();
-    if (now - (this.labelled ?? 0) > 300 || counts.every((c, i) => !runs[i] || c === runs[i].rounds.length)) {
+    if (now - (this.labelled ?? 0) > 500 || counts.every((c, i) => !runs[i] || c === runs[i].rounds.length)) {
       this.labelled = now;
       window.Plotly.relayout(this.box, { annotations: this.labels(cssColour("--ink-soft")) });
     }

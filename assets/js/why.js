@@ -81,7 +81,7 @@ export class Why {
     const most = Math.max(1, ...steps.map((s) => s[1]));
     const rows = steps.map(([key, v, note]) => h("div", { class: "bar-row" },
       h("span", { class: "bar-name" }, key === steps[steps.length - 1][0] ? t("why_measured") : t(`why_step_${key}`)),
-      h("span", { class: "bar-track ruled", style: `--one:${100 / most}%` }, h("span", { class: `bar-part${v < 1 ? " below" : ""}`, style: `width:${(100 * v) / most}%` }), h("b", {}, times(v))),
+      h("span", { class: "bar-track ruled", style: `--one:${100 / most}` }, h("span", { class: `bar-part${v < 1 ? " below" : ""}`, style: `width:${(100 * v) / most}%` }), h("b", {}, times(v))),
       h("span", { class: "bar-note" }, note)));
     const limit = e.break_even === null ? t("why_no_break_even") : t("why_break_even", { need: percent(e.break_even), alpha: percent(e.alpha) });
     return [...rows, h("p", { class: "sd-prose" }, limit)];

@@ -22,6 +22,7 @@ from .web import HEAD, routes
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 DEFAULT_DRAFTER = "ngram"
+LENGTHS = ("gamma", "depth")  # the controls that everybody needs; the others fold away
 
 
 class Page:
@@ -71,14 +72,14 @@ class Page:
                     engines = (("engine_local", ""), *names)
                     make.field(Field("engine", "choice", "", choices=engines))
                 make.field(Field("drafter", "choice", DEFAULT_DRAFTER, choices=form.drafter_choices()))
-                self._controls(lambda name: name == "gamma")
+                self._controls(lambda name: name in LENGTHS)
                 for each in live_tab.MAIN_FIELDS:
                     make.field(each)
             with (
                 gr.Accordion(say("en", "settings"), open=False, elem_id="more") as more,
                 gr.Row(elem_classes="sd-fields"),
             ):
-                self._controls(lambda name: name != "gamma")
+                self._controls(lambda name: name not in LENGTHS)
                 for each in live_tab.MORE_FIELDS:
                     make.field(each)
             make.word(more, "settings")

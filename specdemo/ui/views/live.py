@@ -70,7 +70,8 @@ async def run(call: Call, order: Order, baseline: str) -> AsyncIterator[str]:
     """The page's text while the runs go on; ends when they do. Errors become one sentence in it.
 
     ``call.outcome["text"]`` is the answer once the main run has finished."""
-    bus = Bus(["main", "plain"], kind="live", raw=order.raw, chat=not isinstance(order.prompt, str))
+    turns = [] if isinstance(order.prompt, str) else [dict(turn) for turn in order.prompt[:-1]]
+    bus = Bus(["main", "plain"], kind="live", raw=order.raw, chat=bool(turns), turns=turns)
     try:
         call.backend.check(order)
     except InputError as error:

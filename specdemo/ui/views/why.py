@@ -93,7 +93,7 @@ async def curve(call: Call) -> AsyncIterator[str]:
     """Measure the time of a target pass against the rows it verifies, on this device."""
 
     def make(cancel: threading.Event) -> Iterator[dict[str, Any]]:
-        from ...cost import measure
+        from ...lesson.cost_curve import measure
 
         yield from measure(call.backend.loaded().target, cancel)
 
@@ -109,7 +109,8 @@ async def check(call: Call) -> AsyncIterator[str]:
     except InputError as error:
         yield Bus([]).error(say_error(call.lang, error)).text
         return
-    settings = {**order.settings, "gamma": int(gamma)}
+    length = "gamma" if "gamma" in order.settings else "depth"
+    settings = {**order.settings, length: int(gamma)}
     if "adaptive" in settings:
         settings["adaptive"] = False  # else the length would not be the one that was asked for
     async for text in live.run(call, replace(order, settings=settings), "before"):
