@@ -33,6 +33,7 @@ def show(events: Iterator[Event], out: TextIO | None = None) -> int:
     out = out or sys.stdout
     colours = out.isatty()
     started: Started | None = None
+    code = 0
     for event in events:
         if isinstance(event, Started):
             started = event
@@ -46,8 +47,8 @@ def show(events: Iterator[Event], out: TextIO | None = None) -> int:
         elif isinstance(event, Finished):
             print(file=out)
             _print_end(event, started, colours, out)
-            return 1 if event.reason in ("error", "cut") else 0
-    return 0
+            code = 1 if event.reason in ("error", "cut") else 0
+    return code
 
 
 def _heading(event: Started) -> str:
