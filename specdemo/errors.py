@@ -36,9 +36,7 @@ SENTENCES: dict[str, str] = {
     "dtype": "{dtype} is not available here: {why}.",
     "layers": "early_exit needs between 1 and {most} layers, not {value}.",
     "needs": "The drafter {drafter} cannot work with {model}: {why}.",
-    "model_not_found": (
-        "The model {name} was not found: it is no folder on this machine, and {why}."
-    ),
+    "model_not_found": ("The model {name} was not found: it is no folder on this machine, and {why}."),
     "gguf_missing": "SPECDEMO_GGUF points to {path}, which is not a file.",
     "cache_unwritable": (
         "The cache folder {folder} cannot be written: set SPECDEMO_CACHE to a folder of yours."

@@ -42,7 +42,7 @@ def server_of(given: str) -> Server:
 
 def run_generate(args: argparse.Namespace) -> int:
     """Exit code 0, or 1 when the server broke off."""
-    from ..cli import params_of
+    from ..commands import params_of
     from ..events import to_json
     from ..terminal import show
 
