@@ -32,6 +32,10 @@ class Matrix(ABC):
     nbytes: int
     shape: tuple[int, int]
 
+    @property
+    def size(self) -> int:
+        return self.shape[0] * self.shape[1]
+
     def rows(self, count: int) -> int:
         """The number of rows to run ``count`` rows with, so that each gets the same bits always."""
         return count

@@ -59,6 +59,13 @@ class Weights:
             m.nbytes for x in self.layers for m in (x.qkv, x.output, x.gate_up, x.down)
         )
 
+    @property
+    def count(self) -> int:
+        """Weights that every row of a pass is multiplied with."""
+        return self.head.size + sum(
+            m.size for x in self.layers for m in (x.qkv, x.output, x.gate_up, x.down)
+        )
+
     def resident(self) -> int:
         """Bytes held in memory: the matrices and the embedding table (once, where it is shared)."""
         shared = isinstance(self.head, DenseMatrix) and self.head.weight is self.table

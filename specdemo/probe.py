@@ -1,0 +1,85 @@
+"""Which promise holds here: identical bits, or an identical distribution up to rounding.
+
+Greedy speculative decoding gives the very tokens of plain decoding if a row's logits have the same
+bits whether it is computed alone or in a block with others. That is a property of the device's
+kernels, so it is looked at, not assumed: a few passes of the loaded model at the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .target import Session, Target
+
+BLOCKS = (2, 7, 16)
+CONTEXT = 58  # tokens before the probe: its rows then cross a border between two sizes of passes
+# A tree that holds the chain of the probe's first tokens, other branches lying between its rows.
+TREE = (-1, 0, 0, 1, 2, 4)
+PATH = (0, 2, 4, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """``chains``: blocks of a chain gave the bits of one by one decoding; ``trees``: so did a tree's
+    paths. ``largest``: the largest difference of logits seen; ``blocks``: sizes tried."""
+
+    chains: bool
+    trees: bool
+    largest: float
+    blocks: tuple[int, ...]
+
+    @property
+    def key(self) -> str:
+        """ "bits" or "distribution": which sentence the page shows."""
+        return "bits" if self.chains else "distribution"
+
+    def plain(self) -> dict[str, Any]:
+        """JSON-able values."""
+        return {**asdict(self), "promise": self.key}
+
+
+def probe(target: Target, blocks: Sequence[int] = BLOCKS) -> Promise:
+    """Compare rows computed alone and in blocks of ``blocks`` rows: about thirty passes."""
+    count = max(*blocks, len(TREE))
+    ids = _tokens(target, CONTEXT + count)
+    tokens = ids[CONTEXT:]
+    session = target.open(CONTEXT + count)
+    try:
+        session.prefill(ids[:CONTEXT])
+        alone = _in_blocks(session, tokens, 1)
+        differences = [_apart(_in_blocks(session, tokens, size), alone) for size in blocks]
+        branches = _tokens(target, CONTEXT + count + len(TREE))[-len(TREE) :]
+        row_of = {row: index for index, row in enumerate(PATH)}
+        mixed = [tokens[row_of[r]] if r in row_of else branches[r] for r in range(len(TREE))]
+        found = session.forward(mixed, TREE)[list(PATH)]
+        tree = _apart(found, alone[: len(PATH)])
+    finally:
+        session.close()
+    chain = max(differences)
+    return Promise(chain == 0.0, tree == 0.0, max(chain, tree), tuple(blocks))
+
+
+def _in_blocks(session: Session, tokens: Sequence[int], size: int) -> Tensor:
+    """Logits ``[T, V]`` of ``tokens`` behind the first ``CONTEXT`` rows, ``size`` rows a pass."""
+    session.crop(CONTEXT)
+    parts = []
+    for start in range(0, len(tokens), size):
+        part = tokens[start : start + size]
+        parts.append(session.forward(part, range(-1, len(part) - 1)))
+        session.keep(range(len(part)))
+    session.crop(CONTEXT)
+    return torch.cat(parts)
+
+
+def _apart(a: Tensor, b: Tensor) -> float:
+    return float((a.float() - b.float()).abs().max())
+
+
+def _tokens(target: Target, count: int) -> list[int]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, target.shape.vocab, (count,), generator=generator).tolist()
