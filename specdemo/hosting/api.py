@@ -24,7 +24,7 @@ LONG_PAUSE = 0.25  # seconds, while others are still ahead
 def add(backend: Backend, sessions: Sessions) -> None:
     """Add the endpoint to the Blocks that are being built."""
 
-    async def generate(
+    async def generate(  # type: ignore[misc]  # Gradio wants the type of what is yielded
         prompt: str,
         drafter: str,
         max_new_tokens: int,
@@ -55,7 +55,7 @@ def add(backend: Backend, sessions: Sessions) -> None:
             "seed": seed,
         }
         async for state in _states(backend, sessions, values, settings, request):
-            yield state  # type: ignore[misc]  # Gradio wants the type of what is yielded
+            yield state
 
     gr.api(
         generate,

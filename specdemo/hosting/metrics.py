@@ -6,6 +6,7 @@ Every label has a small set of values, fixed by the program: no visitor can add 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -45,8 +46,12 @@ class Metrics:
     def watch_state(self, state: Callable[[], str]) -> None:
         """``specdemo_state{state=...}``: 1 for the present state, 0 for the others."""
         gauge = Gauge("specdemo_state", "state of the model", ["state"], registry=self.registry)
+
+        def is_now(name: str) -> float:
+            return float(state() == name)
+
         for name in STATES:
-            gauge.labels(name).set_function(lambda name=name: float(state() == name))
+            gauge.labels(name).set_function(partial(is_now, name))
 
     def event(self, drafter: str, event: Event) -> None:
         """Take up one event of a run."""
