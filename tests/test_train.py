@@ -250,3 +250,49 @@ def test_bad_input_is_one_sentence(
     model = ["--model", str(folder / "model"), "--device", "cpu", "--out", str(tmp_path / "out")]
     assert main(["train", *arguments, *model]) == 2
     assert words in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_gpu_script_in_small(tiny_llama: Any, tmp_path: Path) -> None:
+    """Every stage of ``make gpu-train``, the same code, tiny; a second call finds all of it done."""
+    from specdemo import gpu_train
+
+    report: dict[str, Any] = {}
+    for _ in range(2):
+        job = gpu_train.Job(*tiny_llama, out=tmp_path, minutes=5.0, small=True)
+        gpu_train.run(job)
+        report = json.loads((tmp_path / "report.json").read_text())
+    assert list(report) == ["corpus", "features", "eagle3", "medusa", "draft_model"]
+    assert all(stage["result"] != "stopped by its clock" for stage in report.values())
+    assert report["features"]["result"] == 0  # nothing left to compute
+    shape = target_of(tiny_llama).shape
+    made = tmp_path / "heads"
+    assert heads.load_eagle3(str(made / "eagle3"), "tiny", shape).layers == (1, 2, 3)
+    assert len(heads.load_medusa(str(made / "medusa"), "tiny", shape).blocks) == 3
+    assert (made / "draft_model" / "model.safetensors").is_file()
+    assert all((made / kind / "README.md").is_file() for kind in ("eagle3", "medusa", "draft_model"))
+
+
+def test_a_training_out_of_time_is_saved() -> None:
+    from specdemo import gpu_train
+    from specdemo.train.loop import Stopped
+
+    trainer = _Endless()
+
+    def tick(*_: Any) -> None:
+        raise Stopped
+
+    assert gpu_train.finish(trainer, tick) == {"figure": 1} and trainer.saved
+
+
+class _Endless:
+    saved = False
+
+    def run(self, tick: Any) -> None:
+        while True:
+            tick()
+
+    def save(self) -> None:
+        self.saved = True
+
+    def evaluate(self) -> dict[str, int]:
+        return {"figure": 1}

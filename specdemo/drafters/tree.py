@@ -98,7 +98,7 @@ def sparse_tree(
     independent (Cai et al. 2024, section 2.3.2). ``worth(score)`` may end the tree earlier."""
     if not accuracies or not accuracies[0]:
         return []
-    heap = [(-accuracies[0][0], (0,))]
+    heap: list[tuple[float, tuple[int, ...]]] = [(-accuracies[0][0], (0,))]
     paths: list[tuple[int, ...]] = []
     while heap and len(paths) < budget:
         negative, path = heapq.heappop(heap)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from .data import FeatureStore, Sample, batches
+from .draft_init import warm_start
 from .eagle3 import draft_vocabulary
 from .loop import Averaged, Checkpoint, Progress, pad
 
@@ -29,14 +30,17 @@ from .loop import Averaged, Checkpoint, Progress, pad
 @dataclass(slots=True)
 class Plan:
     hidden: int = 192
-    layers: int = 3
-    intermediate: int = 512
+    layers: int = 2
+    heads: int = 8
+    head_dim: int = 64
+    intermediate: int = 1024
     frequent: int = 4096
     negatives: int = 256
     tokens: int = 4_000_000
     batch_tokens: int = 1024
-    rate: float = 1e-3
+    rate: float = 5e-4
     warm_up: int = 100
+    warm_start: int = 2_000
     average: float = 0.998
     regression: float = 0.5
     prompt_weight: float = 0.3
@@ -57,26 +61,25 @@ def subspace(states: Tensor, embedding: Tensor, weights: Tensor, size: int) -> t
     return embedding @ colour @ chosen, whiten @ chosen
 
 
-def make_model(plan: Plan, target: Any) -> LlamaForCausalLM:
+def make_model(plan: Plan, target: Any) -> Any:
     """A random Llama with the sizes of ``plan`` and the vocabulary of ``target`` (a LlamaConfig)."""
-    heads = max(plan.hidden // 64, 1)
     config = LlamaConfig(
         vocab_size=target.vocab_size,
         hidden_size=plan.hidden,
         intermediate_size=plan.intermediate,
         num_hidden_layers=plan.layers,
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=plan.hidden // heads,
+        num_attention_heads=plan.heads,
+        num_key_value_heads=plan.heads,
+        head_dim=plan.head_dim,
+        attention_bias=True,
         max_position_embeddings=target.max_position_embeddings,
         rms_norm_eps=1e-5,
-        rope_theta=10000.0,
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
         tie_word_embeddings=True,
         bos_token_id=target.bos_token_id,
         eos_token_id=target.eos_token_id,
         pad_token_id=target.pad_token_id,
         initializer_range=0.05,
-        attn_implementation="sdpa",
     )
     return LlamaForCausalLM(config).float()
 
@@ -99,7 +102,8 @@ class Trainer:
         self.random, self.seen = random.Random(plan.seed), 0
         self.frequent = draft_vocabulary(store.corpus, store.info.vocab, plan.frequent, eos).to(device)
         torch.manual_seed(plan.seed)
-        self.model = make_model(plan, config).to(device)
+        self.model: Any = make_model(plan, config)
+        self.model.to(device)
         self.reduce = torch.zeros(store.info.hidden, plan.hidden)
         self.checkpoint = Checkpoint(folder)
         if not self.checkpoint.file.exists():
@@ -122,12 +126,15 @@ class Trainer:
         table, self.reduce = subspace(states, self.embedding.cpu(), counts, self.plan.hidden)
         truth = (states[:2000] @ self.embedding.cpu().T).argmax(-1)
         kept = ((states[:2000] @ self.reduce) @ table.T).argmax(-1) == truth
-        scale = (states @ self.reduce).square().mean().sqrt()
         self.model.model.embed_tokens.weight.copy_(table)
-        self.model.model.norm.weight.fill_(float(scale))
-        self.checkpoint.log(
-            event="start", argmax_kept=float(kept.float().mean()), plan=asdict(self.plan)
-        )
+        rows = []
+        for sample in self.store.train[: self.plan.warm_start]:
+            rows.append((sample.row.ids, self._final(sample) @ self.reduce))
+        small = self.model.cpu()
+        figures = warm_start(small, rows, torch.Generator().manual_seed(self.plan.seed))
+        self.model = small.to(self.device)
+        argmax = float(kept.float().mean())
+        self.checkpoint.log(event="start", argmax_kept=argmax, **figures, plan=asdict(self.plan))
 
     def _final(self, sample: Sample) -> Tensor:
         return torch.from_numpy(np.asarray(sample.features[:, self.final], dtype=np.float32))
@@ -163,8 +170,9 @@ class Trainer:
         error = (made - wanted).square().mean(-1) / spread
         return ((entropy + self.plan.regression * error) * share).sum() / share.sum()
 
-    def run(self) -> dict[str, Any]:
-        """Train until ``plan.tokens`` tokens are seen; returns the last held-out figures."""
+    def run(self, tick: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """Train until ``plan.tokens`` tokens are seen; returns the last held-out figures.
+        ``tick`` is called after every step and may raise to end the training."""
         plan, progress = self.plan, Progress(self.plan.tokens)
         figures = self.evaluate()
         self.checkpoint.log(seen=self.seen, **figures)
@@ -178,12 +186,13 @@ class Trainer:
                     settings["lr"] = plan.rate * min(1.0, (self.average.count + 1) / plan.warm_up)
                 loss = self.loss(group)
                 self.optimiser.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
                 self.optimiser.step()
                 self.average.update(self.model)
                 self.seen += sum(len(s.row.ids) for s in group)
                 progress.show(self.seen, f"loss {float(loss.detach()):.3f} {json.dumps(figures)}")
+                tick()
                 if self.seen >= next_look or self.seen >= plan.tokens:
                     next_look = self.seen + plan.evaluate_every
                     figures = self.evaluate()
@@ -221,7 +230,7 @@ class Trainer:
     def publish(self, folder: Path, tokenizer: Any) -> None:
         """The averaged weights as a Hugging Face folder in bf16, the tokenizer beside them."""
         self.average.swap(self.model)
-        copy = LlamaForCausalLM(self.model.config)
+        copy: Any = LlamaForCausalLM(self.model.config)
         copy.load_state_dict(self.model.state_dict())
         self.average.swap(self.model)
         copy.to(torch.bfloat16).save_pretrained(folder)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -124,8 +124,9 @@ class Trainer:
         figures = start.run(data, generator)
         self.checkpoint.log(event="warm start", **figures, plan=asdict(self.plan))
 
-    def run(self) -> dict[str, Any]:
-        """Train until ``plan.tokens`` rows are seen; returns the last held-out figures."""
+    def run(self, tick: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """Train until ``plan.tokens`` rows are seen; returns the last held-out figures.
+        ``tick`` is called after every step and may raise to end the training."""
         progress = Progress(self.plan.tokens)
         figures = self.evaluate()
         next_look = self.seen + self.plan.evaluate_every
@@ -138,6 +139,7 @@ class Trainer:
                 loss = self.step(group)
                 self.seen += sum(len(s.row.ids) for s in group)
                 progress.show(self.seen, f"loss {loss:.3f} held-out {short(figures)}")
+                tick()
                 if self.seen >= next_look or self.seen >= self.plan.tokens:
                     next_look = self.seen + self.plan.evaluate_every
                     figures = self.evaluate()
@@ -160,7 +162,7 @@ class Trainer:
             settings["lr"] = plan.rate * min(1.0, (self.average.count + 1) / plan.warm_up)
         loss = self.loss(batch)
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self.head.parameters(), 0.5)
         self.optimiser.step()
         self.average.update(self.head)

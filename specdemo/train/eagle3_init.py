@@ -66,7 +66,8 @@ def low_rank(linear: Tensor, value: Tensor, output: Tensor) -> None:
     rank = value.shape[0]
     if output.shape[1] != rank:
         raise ValueError("The warm start wants as many key heads as query heads.")
-    left, singular, right = torch.linalg.svd(linear, full_matrices=False)
+    parts = torch.linalg.svd(linear, full_matrices=False)
+    left, singular, right = (part.to(value.device) for part in parts)
     size = min(rank, len(singular))
     root = singular[:size].sqrt()
     value.zero_()

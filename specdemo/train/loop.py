@@ -14,6 +14,10 @@ import torch
 from torch import Tensor, nn
 
 
+class Stopped(Exception):
+    """A clock ended a training or an extraction; what is on disk can be gone on with."""
+
+
 @dataclass
 class Progress:
     """A line that says how far the work is; one line a report where the output is not a terminal."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -133,8 +133,9 @@ class Trainer:
             weights += self.plan.decay**index
         return total / weights
 
-    def run(self) -> dict[str, Any]:
-        """Train until ``plan.tokens`` tokens are seen; returns the last held-out figures."""
+    def run(self, tick: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """Train until ``plan.tokens`` tokens are seen; returns the last held-out figures.
+        ``tick`` is called after every step and may raise to end the training."""
         plan, progress = self.plan, Progress(self.plan.tokens)
         figures = self.evaluate()
         self.checkpoint.log(seen=self.seen, **figures)
@@ -148,12 +149,13 @@ class Trainer:
                     settings["lr"] = plan.rate * min(1.0, (self.average.count + 1) / plan.warm_up)
                 loss = self.loss(group)
                 self.optimiser.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 torch.nn.utils.clip_grad_norm_(self.heads.parameters(), 0.5)
                 self.optimiser.step()
                 self.average.update(self.heads)
                 self.seen += sum(len(s.row.ids) for s in group)
                 progress.show(self.seen, f"loss {float(loss.detach()):.3f} {short(figures)}")
+                tick()
                 if self.seen >= next_look or self.seen >= plan.tokens:
                     next_look = self.seen + plan.evaluate_every
                     figures = self.evaluate()
