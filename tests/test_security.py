@@ -32,11 +32,14 @@ from specdemo.hosting.visitors import Buckets
 from specdemo.ui.views import files
 from specdemo.ui.views.live import Sessions
 
-EXAMPLES = int(os.environ.get("FUZZ", "150")) // 3 + 1
-fuzzed = settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
-)
-PAYLOAD = {"prompt": "hi", "drafter": "ngram"}
+INPUTS = int(os.environ.get("FUZZ", "200"))
+
+
+def fuzzed(share: float) -> Any:
+    """Settings for a test that makes up this share of the inputs."""
+    checks = list(HealthCheck)
+    examples = round(INPUTS * share)
+    return settings(max_examples=examples, deadline=None, suppress_health_check=checks, database=None)
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +262,7 @@ def states(page: Hosted, values: dict[str, Any], drafter_settings: Any) -> list[
     return asyncio.run(collect())
 
 
-@fuzzed
+@fuzzed(0.5)
 @given(prompt=texts, drafter=st.one_of(st.sampled_from(["none", "ngram", "early_exit"]), values))
 @example(prompt="hi", drafter="draft_model")
 def test_fuzz_prompts(served: Hosted, prompt: str, drafter: Any) -> None:
@@ -280,7 +283,7 @@ def test_fuzz_prompts(served: Hosted, prompt: str, drafter: Any) -> None:
         assert last["message"].endswith(".") and "\n" not in last["message"]
 
 
-@fuzzed
+@fuzzed(0.2)
 @given(
     prompt=values,
     drafter=st.one_of(st.sampled_from(["none", "ngram", "draft_model"]), values),
@@ -316,7 +319,7 @@ def recording(tiny_llama: Any) -> list[dict[str, Any]]:
     return [json.loads(to_json(event)) for event in [*parts, made.finished]]
 
 
-@fuzzed
+@fuzzed(0.3)
 @given(choice=st.data())
 def test_fuzz_uploaded_recordings(
     recording: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory, choice: Any
@@ -374,7 +377,7 @@ def test_page_actions_bear_one_odd_value(served: Hosted, capfd: pytest.CaptureFi
     choose = random.Random(0)
     actions = [e for e in events(served) if e["backend_fn"] and len(e["inputs"]) > 10]
     assert len(actions) >= 3
-    for number in range(int(os.environ.get("FUZZ", "150")) // 4):
+    for number in range(min(200, INPUTS // 5)):
         action = choose.choice(actions)
         props = [components[index] for index in action["inputs"]]
         data = [small.get(p.get("elem_id"), p.get("value")) for p in props]
