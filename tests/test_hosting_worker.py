@@ -152,3 +152,12 @@ def test_a_thread_killed_in_mid_run_tells_the_run_and_goes_on(worker: Worker) ->
     assert isinstance(job.error, SystemExit)
     assert gate.closed.is_set()  # the cache of the run is freed
     assert finished(worker).drain() == [7]
+
+
+def test_no_job_outlives_the_time_that_the_host_allows(worker: Worker) -> None:
+    gate = Gate()
+    worker.longest = 0.05
+    job = worker.submit(gate)
+    assert job.wait(10)
+    assert isinstance(job.error, InputError) and job.error.key == "deadline"
+    assert gate.closed.is_set()

@@ -40,6 +40,8 @@ class HostedBackend(Backend):
         self.retry_at = 0.0
         self.limiter = Limiter(self.config.rate, self.config.address_rate)
         self.worker.most = self.network.most = self.config.queue
+        # Runs are ended by ``generate``; this bounds what else the page does on the device.
+        self.worker.longest = self.network.longest = self.config.deadline + 1
         self.worker.began = lambda job: self.metrics.wait.observe(job.waited)
         self.metrics.watch("waiting", "runs that wait for the device", lambda: self.worker.waiting)
         self.metrics.watch("running", "runs on the device", lambda: float(self.worker.running_for > 0))

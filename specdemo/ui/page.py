@@ -73,7 +73,7 @@ class Page:
                     make.field(Field("engine", "choice", "", choices=engines))
                 make.field(Field("drafter", "choice", DEFAULT_DRAFTER, choices=form.drafter_choices()))
                 self._controls(lambda name: name in LENGTHS)
-                for each in live_tab.MAIN_FIELDS:
+                for each in live_tab.main_fields(self.backend.config.max_output):
                     make.field(each)
             with (
                 gr.Accordion(say("en", "settings"), open=False, elem_id="more") as more,

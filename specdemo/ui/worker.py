@@ -7,6 +7,7 @@ leave a run going. So a run is submitted here and its events are read from a que
 from __future__ import annotations
 
 import contextvars
+import math
 import queue
 import threading
 import time
@@ -35,6 +36,7 @@ class Job(Generic[T]):
         self.submitted = time.monotonic()
         self.began: float | None = None
         self.count = 0  # items so far
+        self._longest = math.inf
 
     def cancel(self) -> None:
         """Ask the run to end; it does so before its next item."""
@@ -75,9 +77,10 @@ class Job(Generic[T]):
             except queue.Empty:
                 return items
 
-    def run(self) -> None:
-        """Walk the iterator (worker thread only). An error is kept in ``error``."""
-        self.began = time.monotonic()
+    def run(self, longest: float = math.inf) -> None:
+        """Walk the iterator (worker thread only), for ``longest`` seconds at most. An error is kept in
+        ``error``; ``InputError("deadline")`` when the time was over."""
+        self.began, self._longest = time.monotonic(), longest
         self._context.run(self._walk)
 
     def _walk(self) -> None:
@@ -90,6 +93,8 @@ class Job(Generic[T]):
                     self._items.put(item)
                     if self.cancelled:
                         break
+                    if time.monotonic() - (self.began or 0.0) > self._longest:
+                        raise InputError("deadline", seconds=f"{self._longest:g}")
         except (
             BaseException
         ) as error:  # whatever it is, the thread must live and the page must hear of it
@@ -118,6 +123,7 @@ class Worker:
 
     def __init__(self, name: str = "specdemo-device", most: int = 256) -> None:
         self.name, self.most = name, most
+        self.longest = math.inf  # seconds that a job may take
         self.began: Callable[[Job], None] = lambda job: None  # called when a job's turn has come
         self.usual = USUAL  # seconds, a moving average of the runs so far
         self._waiting: deque[Job] = deque()
@@ -199,7 +205,7 @@ class Worker:
                     self._current = job = self._waiting.popleft()
                 if not job.given_up:
                     self.began(job)
-                job.run()
+                job.run(self.longest)
                 if job.count and job.began is not None:  # loading has no items: it is no run
                     self.usual += 0.2 * (time.monotonic() - job.began - self.usual)
         finally:

@@ -21,7 +21,7 @@ async def compare(call: Call) -> AsyncIterator[str]:
     names = list(drafters.REGISTRY)
     bus = Bus([f"cmp:{name}" for name in names])
     try:
-        order = form.order(call.values, call.settings, [])
+        order = form.order(call.values, call.settings, [], call.backend.config.max_output)
         call.backend.check(replace(order, server="", drafter="none", settings={}))
     except InputError as error:
         yield bus.error(say_error(call.lang, error)).text

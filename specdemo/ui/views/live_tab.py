@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from ...errors import InputError
 from ..text import say_error
@@ -34,10 +35,20 @@ MORE_FIELDS = (
 )
 
 
+def main_fields(longest: int) -> list[Field]:
+    """``MAIN_FIELDS`` with the host's limit on the answer, in tokens."""
+    fields = {each.name: each for each in MAIN_FIELDS}
+    length = fields["length"]
+    options = {**length.options, "maximum": longest, "minimum": min(8, longest)}
+    fields["length"] = replace(length, value=min(length.value, longest), options=options)
+    return list(fields.values())
+
+
 async def start(call: Call) -> AsyncIterator[str]:
     """Measure plain decoding and the drafter, as the form asks for it."""
     try:
-        order = form.order(call.values, call.settings, call.turns)
+        longest = call.backend.config.max_output
+        order = form.order(call.values, call.settings, call.turns, longest)
     except InputError as error:
         yield Bus([]).error(say_error(call.lang, error)).text
         return

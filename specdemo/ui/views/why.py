@@ -104,7 +104,7 @@ async def curve(call: Call) -> AsyncIterator[str]:
 async def check(call: Call) -> AsyncIterator[str]:
     """A real run of the form's prompt with the guessed draft length, plain decoding measured too."""
     try:
-        order = form.order(call.values, call.settings, call.turns)
+        order = form.order(call.values, call.settings, call.turns, call.backend.config.max_output)
         gamma = form.number("gamma", call.values["guess_gamma"], 1, LONGEST_DRAFT, whole=True)
     except InputError as error:
         yield Bus([]).error(say_error(call.lang, error)).text
