@@ -1,0 +1,71 @@
+"""The recorded path, with a recorder that runs on a CPU: same code, same results, no stale memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from test_lean import TREE, make, tokens
+
+from specdemo import graphs
+from specdemo.lean import LeanTarget
+
+
+class Recorder:
+    """Stands in for CUDA graphs: results live in the memory of the first run and are overwritten by
+    every replay, as a graph's are. Counts recordings and replays."""
+
+    def __init__(self) -> None:
+        self.recordings = self.replays = 0
+
+    def __call__(self, run: Callable[[], Any]) -> Callable[[], Any]:
+        self.recordings += 1
+        logits, states = run()
+
+        def replay() -> Any:
+            self.replays += 1
+            fresh, fresh_states = run()
+            logits.copy_(fresh)
+            for layer, state in states.items():
+                state.copy_(fresh_states[layer])
+            return logits, states
+
+        return replay
+
+
+def test_recorded_passes_give_the_same_and_own_their_results(tiny_tokenizer: Any) -> None:
+    recorder = Recorder()
+    plain = LeanTarget(make("qwen3"), tiny_tokenizer, name="plain")
+    recorded = LeanTarget(make("qwen3"), tiny_tokenizer, name="recorded", capture=recorder)
+    kept = []
+    for turn in range(3):  # later sessions use the first one's cache and recordings
+        a, b = plain.open(150, (1, 3)), recorded.open(150, (1, 3))
+        for session in (a, b):
+            session.prefill(tokens(40 + turn))
+        for step in range(4):
+            x, y = a.forward(tokens(7, step), TREE), b.forward(tokens(7, step), TREE)
+            kept.append((x, y, a.hidden, b.hidden))
+            kept.append((a.early([5], [-1], 2), b.early([5], [-1], 2), {}, {}))
+            for session in (a, b):
+                session.forward(tokens(7, step), TREE)
+                session.keep([0, 2, 4])
+        a.close()
+        b.close()
+    for x, y, states, recorded_states in kept:
+        torch.testing.assert_close(y, x)
+        assert states.keys() == recorded_states.keys()
+        for layer in states:
+            torch.testing.assert_close(recorded_states[layer], states[layer])
+    assert recorder.recordings < recorder.replays
+    assert recorder.recordings <= 4  # a verify pass and an early one, at one or two sizes of keys
+
+
+def test_without_a_gpu_nothing_is_recorded() -> None:
+    if torch.cuda.is_available():
+        return
+
+    def run() -> int:
+        return 3
+
+    assert graphs.record(run) is run
