@@ -42,6 +42,14 @@ def fuzzed(share: float) -> Any:
     return settings(max_examples=examples, deadline=None, suppress_health_check=checks, database=None)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """Thousands of short runs: look at them more often than for a reader."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "PAUSE", 0.002)
+        yield
+
+
 @pytest.fixture(scope="module")
 def served(tiny_llama: Any) -> Iterator[Hosted]:
     config = Config(log="off", rate=10_000, address_rate=100_000, max_output=8)
