@@ -88,7 +88,7 @@ class Config:
     @property
     def users(self) -> dict[str, str]:
         """Passwords by user name; empty when everybody may enter."""
-        return dict(pair.split(":", 1) for pair in self.auth)  # type: ignore[misc]
+        return dict(pair.split(":", 1) for pair in self.auth)
 
 
 class ConfigError(InputError):

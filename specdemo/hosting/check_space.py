@@ -17,7 +17,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 LARGE = 10_000_000  # bytes from which the Hub takes a file only through Git LFS
 WHOLE = 1_000_000_000  # bytes of a repository that a Space should not exceed

@@ -234,7 +234,7 @@ def launch(backend: Backend, **options: Any) -> gr.Blocks:
         "ssr_mode": False,
         "quiet": True,
         "show_error": False,
-        # Else Gradio asks its own page for an answer within three seconds, and gives up on a busy machine.
+        # Else Gradio asks its own page within three seconds, and gives up on a busy machine.
         "_frontend": False,
         "run_history": False,
         "footer_links": [],
