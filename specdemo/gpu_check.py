@@ -15,6 +15,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +126,6 @@ def statistics(table: Table, target: Target, runs: int) -> None:
 
 
 def _seeded(params: SamplingParams, seed: int) -> SamplingParams:
-    from dataclasses import replace
-
     return replace(params, seed=seed)
 
 
@@ -134,7 +133,7 @@ def speed(table: Table, target: Target, tokens: int, label: str) -> None:
     """Plain decoding against the bandwidth limit, the curve, each drafter's speed-up, memory."""
     curve = cost_curve(target)
     table.add(
-        f"pass of 8 rows to 1, {label}",
+        f"rows: time to one row, {label}",
         ", ".join(f"{p.rows}: {p.ratio:.2f}" for p in curve.points if p.rows in (2, 4, 8, 16, 64)),
         curve=curve.plain(),
     )
@@ -161,7 +160,8 @@ def speed(table: Table, target: Target, tokens: int, label: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 1 if something that must hold does not."""
-    parser = argparse.ArgumentParser(prog="specdemo.gpu_check", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    text = "Check a GPU: equality, statistics, cost, speed. One table."
+    parser = argparse.ArgumentParser(prog="specdemo.gpu_check", description=text)
     parser.add_argument("--device", default="cuda", help="cuda, or cpu to rehearse")
     parser.add_argument("--model", default=DEFAULT, help="catalogue key, Hub id or local folder")
     parser.add_argument("--tokens", type=int, default=64, help="new tokens a prompt")
@@ -177,8 +177,11 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         if table.rows:
             seconds = time.perf_counter() - began
-            about = environment.describe(args.device if table.rows else "cpu")
-            result = {"environment": about, "seconds": seconds, "rows": table.rows}
+            result = {
+                "environment": environment.describe(args.device),
+                "seconds": seconds,
+                "rows": table.rows,
+            }
             if args.json:
                 args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
             print(f"{seconds:.0f} seconds")

@@ -45,9 +45,9 @@ class Plan:
 def supports(model: PreTrainedModel) -> bool:
     """Whether the lean forward computes what this model computes."""
     config: Any = model.config
-    base: Any = getattr(model, "model", None)
-    if config.model_type not in FAMILIES or not isinstance(base, nn.Module):
+    if config.model_type not in FAMILIES or not isinstance(getattr(model, "model", None), nn.Module):
         return False
+    base: Any = model.model
     if set(dict(base.named_children())) != _BASE or len(base.layers) < 1:
         return False
     if not isinstance(model.get_output_embeddings(), nn.Linear):
@@ -85,7 +85,9 @@ def _plain_layer(config: Any, layer: Any) -> bool:
 def plan_of(model: PreTrainedModel) -> Plan:
     """Sizes of a model that ``supports`` accepted."""
     config: Any = model.config
-    attention: Any = model.model.layers[0].self_attn  # type: ignore[union-attr, index]
+    base: Any = model.model
+    head: Any = model.get_output_embeddings()
+    attention = base.layers[0].self_attn
     return Plan(
         hidden=config.hidden_size,
         inner=config.intermediate_size,
@@ -93,7 +95,7 @@ def plan_of(model: PreTrainedModel) -> Plan:
         heads=config.num_attention_heads,
         kv_heads=config.num_key_value_heads,
         head_dim=attention.head_dim,
-        vocab=model.get_output_embeddings().weight.shape[0],  # type: ignore[union-attr, index]
+        vocab=head.weight.shape[0],
         context=config.max_position_embeddings,
         epsilon=config.rms_norm_eps,
         scale=attention.scaling,

@@ -96,7 +96,8 @@ def take_apart(
             raise InputError("dtype", dtype="q4", why="the model has no GGUF file of 4-bit blocks")
         blocks = packed_blocks(gguf, plan.layers)
     halves = dtype_name != "fp32" and device.type == "cpu" and half_available()
-    head_weight: Tensor = model.get_output_embeddings().weight.detach()  # type: ignore[union-attr, assignment]
+    output: Any = model.get_output_embeddings()
+    head_weight = output.weight.detach()
     table = base.embed_tokens.weight.detach()
     layers = []
     for index, source in enumerate(base.layers):
@@ -120,6 +121,10 @@ def take_apart(
 
 def _layer(source: Any, plan: Plan, halves: bool, blocks: dict[str, Int4Matrix] | None) -> Layer:
     attention, mlp = source.self_attn, source.mlp
+    qkv: Matrix
+    output: Matrix
+    gate_up: Matrix
+    down: Matrix
     if blocks is not None:
         qkv, output = blocks["qkv"], blocks["output"]
         gate_up, down = blocks["gate_up"], blocks["down"]
