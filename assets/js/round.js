@@ -100,7 +100,7 @@ export class RoundView {
     this.drawn = state;
     this.labels(run, round);
     const held = document.activeElement?.closest?.("[data-node]")?.dataset.node;
-    this.tree.replaceChildren(drawTree(round, this.stage, this.chosen, (i) => { this.chosen = i; this.update(); }));
+    this.tree.replaceChildren(drawTree(round, this.stage, this.chosen, (i) => { this.chosen = i; this.update(); }, this.tree.clientWidth || undefined));
     if (held !== undefined) this.tree.querySelector(`[data-node="${held}"]`)?.focus();
     this.mask.replaceChildren(drawMask(round.nodes), h("figcaption", {}, t("mask_words")));
     this.explain(run, round);
@@ -165,6 +165,7 @@ export class RoundView {
       h("span", { class: `token ${node ? `n-${state}` : `o-${state}`}` }, visible(title)), " ",
       h("b", {}, node ? t(this.stage >= 2 ? verdict.judgement : "proposed") : t(`origin_${state}`)),
       node ? "" : ` · ${t(`origin_${state}_why`)}`));
+    if (node && run.started?.settings?.temperature === 0) lines.push(h("p", { class: "hint" }, t("greedy_words")));
     if (node && node.q === null) lines.push(h("p", { class: "hint" }, t("q_none_words")));
     this.detail.replaceChildren(h("div", { class: "detail-words" }, ...lines), alternativesTable(committed, node ?? final));
   }

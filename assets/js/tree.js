@@ -23,10 +23,13 @@ export function layout(nodes) {
 const MARK = { accepted: "✓", rejected: "✗", not_judged: "–" };
 
 // `stage`: 0 drafted, 1 scored in one pass, 2 judged, 3 committed. `open(index)`: a node was chosen.
-export function drawTree(round, stage, chosen, open) {
+// `room`: the width there is; boxes shrink to it as far as they stay readable.
+export function drawTree(round, stage, chosen, open, room = 900) {
   const { places, rows, depth } = layout(round.nodes);
   const dense = round.nodes.length > 24;
-  const size = { w: 104, h: dense ? 30 : 46, gap: 14 };
+  const gap = 14;
+  const size = { w: Math.max(70, Math.min(104, Math.floor((room - 12) / (depth + 2)) - gap)), h: dense ? 30 : 46, gap };
+  const letters = Math.floor((size.w - 12) / 7.6);
   const step = size.w + size.gap;
   const final = round.tokens.find((token) => token.node === null || token.node === undefined);
   const path = round.tokens.filter((token) => token.node !== null && token.node !== undefined).map((token) => token.node);
@@ -41,10 +44,10 @@ export function drawTree(round, stage, chosen, open) {
   }
   const box = (p, label, classes, more = {}) => {
     const { x, y } = at(p);
-    const short = label.length > 11 ? `${label.slice(0, 10)}…` : label;
+    const short = label.length > letters ? `${label.slice(0, letters - 1)}…` : label;
     return s("g", { class: `node ${classes}`, transform: `translate(${x} ${y})`, ...more },
       s("rect", { width: size.w, height: size.h, rx: 7 }),
-      s("text", { x: size.w / 2, y: dense ? 20 : 20, "text-anchor": "middle" }, short));
+      s("text", { x: size.w / 2, y: 20, "text-anchor": "middle" }, short));
   };
   const edge = (from, to, classes) => {
     const a = at(from);

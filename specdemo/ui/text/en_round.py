@@ -48,6 +48,7 @@ ROUND: dict[str, str] = {
     "q_none_words": (
         "This draft is deterministic: its q counts as 1, so the token is accepted with probability p."
     ),
+    "greedy_words": "Greedy: p counts as 1 for the target's likeliest token and as 0 for every other.",
     "no_alternatives": "The likeliest tokens at this place were not recorded.",
     "alternatives": "Likeliest tokens at this place (greedy runs show the plain softmax)",
     "alternatives_residual": (

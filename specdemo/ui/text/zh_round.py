@@ -43,6 +43,7 @@ ROUND: dict[str, str] = {
     "draw_below": "抽取的 u = {u} 小于它：接受。",
     "draw_above": "抽取的 u = {u} 不小于它：拒绝。",
     "q_none_words": "这种草稿是确定性的：它的 q 视为 1，所以词元以概率 p 被接受。",
+    "greedy_words": "贪心：目标模型最可能的词元 p 算作 1，其余都算作 0。",
     "no_alternatives": "此处最可能的词元没有被录下。",
     "alternatives": "此处最可能的词元（贪心运行显示原始 softmax）",
     "alternatives_residual": "此处最可能的词元；修正词元取自残差 = normalise(max(0, p − q))",
