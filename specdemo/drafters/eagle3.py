@@ -50,6 +50,7 @@ class Eagle3(Drafter):
     _offered: float = field(default=TRUST, init=False, repr=False)  # expected accepted tokens so far
     _taken: float = field(default=TRUST, init=False, repr=False)  # accepted tokens so far
     _hoped: float = field(default=0.0, init=False, repr=False)
+    _costs: list[float] = field(default_factory=list, init=False, repr=False)  # of a pass, by rows
     _cache: Cache | None = field(default=None, init=False, repr=False)
     _rows: int = field(default=0, init=False, repr=False)  # rows of true states in the cache
     _states: list[Tensor] = field(default_factory=list, init=False, repr=False)
@@ -75,6 +76,7 @@ class Eagle3(Drafter):
         scratch = max(64, self.depth * self.top_k) + self.depth * self.top_k
         self._cache = Cache(self.layer, context.session.capacity + scratch)
         self._rows, self._states, self._output = 0, [], None
+        self._costs = [0.0, *(context.pass_cost(rows) for rows in range(1, self.budget + 2))]
         count = len(context.prompt) - 1
         if count:
             states = [context.session.hidden[layer] for layer in self.hidden_layers]
@@ -138,7 +140,7 @@ class Eagle3(Drafter):
         while True:
             frontier = tree.frontier(self.budget, self.top_k, depth)
             frontier = [i for i in frontier if tree.scores[i] >= self.confidence]
-            if not frontier or (self.adaptive and not self._goes_on(context, tree, frontier)):
+            if not frontier or (self.adaptive and not self._goes_on(tree, frontier)):
                 break
             parents = [tree.parents[i] for i in frontier]
             hidden = torch.cat([self._output if p == ROOT else outputs[p] for p in parents])
@@ -158,7 +160,7 @@ class Eagle3(Drafter):
         chosen = [i for i in tree.best(self.budget) if tree.scores[i] >= self.confidence]
         scores = self._trusted([tree.scores[i] for i in chosen])
         if self.adaptive:  # what drafting cost is spent: only the pass is still to be paid
-            chosen = chosen[: best_size(scores, context.pass_cost)]
+            chosen = chosen[: best_size(scores, self._costs.__getitem__)]
         self._hoped = sum(tree.scores[i] for i in chosen)
         return tree.proposal(chosen)
 
@@ -168,19 +170,19 @@ class Eagle3(Drafter):
         factor = self._taken / self._offered
         return [min(1.0, score * factor) for score in scores]
 
-    def _goes_on(self, context: Context, tree: Tree, frontier: list[int]) -> bool:
+    def _goes_on(self, tree: Tree, frontier: list[int]) -> bool:
         """Whether one more draft step is likely to pay: whether the expected speed would rise if the
         best candidate below every frontier node were as sure as the best one at the root."""
         scores = [tree.scores[i] for i in tree.best(self.budget)]
         hope = max(score for score, depth in zip(tree.scores, tree.depths, strict=True) if depth == 1)
         more = sorted([*scores, *(tree.scores[i] * hope for i in frontier)], reverse=True)
-        now = self._speed(scores, context, self.steps)
-        return self._speed(more[: self.budget], context, self.steps + 1) > now
+        now = self._speed(scores, self.steps)
+        return self._speed(more[: self.budget], self.steps + 1) > now
 
-    def _speed(self, scores: Sequence[float], context: Context, steps: int) -> float:
+    def _speed(self, scores: Sequence[float], steps: int) -> float:
         trusted, spent = self._trusted(scores), steps * self.step_cost
-        size = best_size(trusted, context.pass_cost, spent)
-        return expected_speed(trusted, size, context.pass_cost, spent)
+        size = best_size(trusted, self._costs.__getitem__, spent)
+        return expected_speed(trusted, size, self._costs.__getitem__, spent)
 
     def observe(self, context: Context, proposal: Proposal, verdict: Verdict) -> None:
         """Learn how far the head's probabilities can be trusted."""
