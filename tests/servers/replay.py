@@ -54,7 +54,7 @@ def broken_after(share: float) -> Play:
     def play(handler: Handler, answer: bytes) -> None:
         handler.wfile.write(answer[: int(len(answer) * share)])
         handler.wfile.flush()
-        time.sleep(0.2)  # a reset would throw away what is still on its way
+        time.sleep(1.0)  # a reset would throw away what is still on its way
         handler.reset()
 
     return play
