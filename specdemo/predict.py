@@ -135,10 +135,7 @@ def what_if(
     tested = sum(s.accepted + s.rejected for s in steps)
     drafted = sum(s.drafted for s in steps)
     rate = sum(s.accepted for s in steps) / tested if tested else 0.0
-    if alpha is None:
-        tau = _replayed_length(steps, gamma, rate)
-    else:
-        tau = expected_length(alpha, gamma)
+    tau = _replayed_length(steps, gamma, rate) if alpha is None else expected_length(alpha, gamma)
     draft = gamma * (sum(s.draft_ms for s in steps) / drafted if drafted else 0.0)
     mean_verify = sum(s.verify_ms for s in steps) / len(steps)
     if pass_ms is None:

@@ -177,7 +177,8 @@ def test_two_pages_take_turns_and_get_their_own_text(site: Site, open_page: Open
     run(second, "Tell me about bridges.", length=16, wait=False)
     for page, prompt in ((first, "Tell me about apples."), (second, "Tell me about bridges.")):
         page.wait_for_function(
-            f"(({{ main }}) => main?.started?.prompt === '{prompt}' && main.finished)(window.specdemo.store)"
+            f"(({{ main }}) => main?.started?.prompt === '{prompt}' && main.finished)"
+            "(window.specdemo.store)"
         )
         assert store(page, "plain.started.prompt") == prompt
         texts = page.eval_on_selector_all(
