@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from ..errors import InputError
 from ..graphs import Capture, record
 from ..target import Shape, Target, eos_ids
 from .kernels import KEY_UNIT, MOST_ROWS, key_step
+from .pages import use_huge_pages
 from .plan import plan_of, supports
 from .session import Arena, LeanSession
 from .weights import take_apart
@@ -20,6 +22,7 @@ from .weights import take_apart
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+LARGE = 64 * 2**20  # bytes of weights; smaller ones stay in the processor's own memory
 CUDA_KEY_STEP = 256
 CUDA_WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 FEWEST_SCORE_ROWS = 6  # fp32 products of fewer rows than this sum in another order (MKL)
@@ -54,6 +57,9 @@ class LeanTarget(Target):
         self.plan = plan_of(model)
         with torch.inference_mode():
             self.weights = take_apart(model, self.plan, dtype_name, gguf, keep_model)
+        if self.device.type == "cpu" and self.weights.resident() >= LARGE:
+            # Beside the start, not in front of it: it takes some tenths of a second.
+            threading.Thread(target=use_huge_pages, daemon=True).start()
         self.shape = Shape(self.plan.vocab, self.plan.hidden, self.plan.layers, self.plan.context)
         # Passes are made for a multiple of this many keys: one serves that many steps.
         self.key_step = CUDA_KEY_STEP
