@@ -32,7 +32,7 @@ ARGUMENTS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 ]
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
-PATIENCE = 90_000  # milliseconds: the machines that run this may be slow and busy
+PATIENCE = 60_000  # milliseconds: the machines that run this may be slow and busy
 
 
 @dataclass

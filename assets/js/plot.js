@@ -80,15 +80,18 @@ export class RaceChart {
     }));
   }
 
-  // A redraw costs more than all other views together, so the chart follows at 10 updates a second.
+  // A redraw costs more than all other views together: at most 10 a second, and on a slow machine so
+  // few that they take no more than a tenth of its time.
   update() {
-    const wait = 100 - (performance.now() - (this.last ?? -100));
+    const wait = (this.next ?? 0) - performance.now();
     if (wait > 0) {
       this.timer ??= setTimeout(() => { this.timer = null; this.update(); }, wait);
       return;
     }
-    this.last = performance.now();
+    const began = performance.now();
     this.draw();
+    const ended = performance.now();
+    this.next = ended + Math.max(100, 9 * (ended - began));
   }
 
   draw() {

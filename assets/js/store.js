@@ -89,17 +89,24 @@ export class Store {
     return () => this.listeners.delete(listener);
   }
 
+  // Tells the views soon: with the next frame, and never so often that they fill the machine's time.
   changed() {
     if (this.scheduled) return;
     this.scheduled = true;
     const go = () => {
       if (!this.scheduled) return;
       this.scheduled = false;
+      const began = performance.now();
       for (const listener of this.listeners) listener();
+      const ended = performance.now();
+      this.next = ended + 2 * (ended - began);
     };
-    // A hidden page gets no animation frames; the timer keeps it up to date all the same.
-    requestAnimationFrame(go);
-    setTimeout(go, 250);
+    const wait = Math.max(0, (this.next ?? 0) - performance.now());
+    if (wait > 20) setTimeout(go, wait);
+    else {
+      requestAnimationFrame(go);
+      setTimeout(go, 250); // a hidden page gets no animation frames
+    }
   }
 }
 
