@@ -66,7 +66,7 @@ class Config:
         (), "serving engines that visitors may choose, NAME=URL", flag="server", many=True
     )
     max_prompt: int = setting(20_000, "longest prompt, in characters", low=1, high=200_000)
-    max_output: int = setting(1024, "longest answer, in tokens", low=1, high=100_000)
+    max_output: int = setting(1024, "longest answer, in tokens", low=2, high=100_000)
     deadline: float = setting(180.0, "longest run, in seconds", low=1, high=86_400)
     queue: int = setting(256, "runs that may wait for the device", low=1, high=10_000)
     rate: int = setting(30, "runs a minute for one visitor", low=1, high=10_000)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import pytest
 from helpers import target_of
 
 from specdemo.config import Config
@@ -47,6 +48,16 @@ def hosted(pair: tuple[Any, Any], config: Config | None = None, load: bool = Tru
         backend.worker.close()
         backend.network.close()
         demo.close(verbose=False)
+
+
+@contextmanager
+def slow(page: Hosted) -> Iterator[None]:
+    """Runs that last: no end token, and each round takes some hundredths of a second."""
+    target = page.backend.loaded().target
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(target, "eos_ids", frozenset())
+        patch.setattr(target, "synchronize", lambda: time.sleep(0.02))
+        yield
 
 
 def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import resource
 import shutil
@@ -21,7 +22,7 @@ import httpx
 import pytest
 import torch
 from helpers import target_of
-from hosted import Hosted, hosted, until
+from hosted import Hosted, hosted, slow, until
 
 from specdemo.config import Config
 from specdemo.engine import Engine
@@ -86,13 +87,14 @@ def test_no_memory_in_mid_run(served: Hosted, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_worker_thread_dies_in_mid_run(served: Hosted) -> None:
-    job = started(served)
-    thread = served.backend.worker._thread
-    assert thread.ident is not None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
-    )
-    final = job.result(timeout=60)
+    with slow(served):
+        job = started(served)
+        thread = served.backend.worker._thread
+        assert thread.ident is not None
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
+        )
+        final = job.result(timeout=60)
     assert final["state"] == "error" and final["message"].startswith("Something went wrong inside")
     assert generate(served)["state"] == "done"
 
@@ -281,8 +283,13 @@ def process(folder: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], 
 
 @pytest.fixture(scope="module")
 def folder(tiny_llama: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model with a long context and no end token, so that a run lasts."""
     folder = tmp_path_factory.mktemp("model") / "tiny"
     tiny_llama[0].save_pretrained(folder)
+    for name in ("config.json", "generation_config.json"):
+        values = json.loads((folder / name).read_text())
+        values |= {"eos_token_id": 0} | ({"max_position_embeddings": 50_000} if name[0] == "c" else {})
+        (folder / name).write_text(json.dumps(values))
     tiny_llama[1].save_pretrained(folder)
     return folder
 
@@ -298,10 +305,11 @@ def answers(url: str, path: str = "/healthz") -> int:
 def test_sigterm_in_mid_run_ends_the_run_and_the_process(folder: Path) -> None:
     from gradio_client import Client
 
-    with process(folder, "--dtype", "fp32", "--device", "cpu") as (running, url):
+    flags = ("--dtype", "fp32", "--device", "cpu", "--max-output", "40000")
+    with process(folder, *flags) as (running, url):
         until(lambda: answers(url) == 200, 280)
         client = Client(url, verbose=False)
-        job = client.submit("The quick brown fox", "none", 450, 0.0, 0, {}, api_name="/generate")
+        job = client.submit("The quick brown fox", "none", 40_000, 0.0, 0, {}, api_name="/generate")
         until(lambda: any(state["state"] == "running" for state in job.outputs()), 60)
         running.terminate()
         assert running.wait(60) == 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from helpers import target_of
-from hosted import Hosted, hosted, until
+from hosted import Hosted, hosted, slow, until
 
 from specdemo.config import Config
 from specdemo.engine import Engine
@@ -230,11 +230,12 @@ def test_no_value_forges_a_line_of_the_log() -> None:
 
 def test_a_second_run_of_a_page_ends_its_first(served: Hosted) -> None:
     client = served.client()
-    first = client.submit("The quick brown fox", "none", 400, 0.0, 0, {}, api_name="/generate")
-    until(lambda: any(state["state"] == "running" for state in first.outputs()))
-    second = client.submit("The lazy dog", "none", 4, 0.0, 0, {}, api_name="/generate")
-    assert second.result(timeout=60)["state"] == "done"
-    assert first.result(timeout=60)["state"] == "stopped"
+    with slow(served):
+        first = client.submit("The quick brown fox", "none", 400, 0.0, 0, {}, api_name="/generate")
+        until(lambda: any(state["state"] == "running" for state in first.outputs()))
+        second = client.submit("The lazy dog", "none", 4, 0.0, 0, {}, api_name="/generate")
+        assert second.result(timeout=60)["state"] == "done"
+        assert first.result(timeout=60)["state"] == "stopped"
     until(lambda: not served.backend.worker.busy)
 
 
@@ -255,11 +256,17 @@ def test_who_leaves_frees_the_device(served: Hosted, running: bool) -> None:
     """Cancelled in mid-run or while it waits: the device is free and nothing is left behind."""
     blocker = None if running else served.backend.worker.submit(iter_slowly)
     client = served.client()
-    job = client.submit("The quick brown fox", "none", 450, 0.0, 0, {}, api_name="/generate")
     wanted = "running" if running else "waiting"
-    until(lambda: any(state["state"] == wanted for state in job.outputs()))
-    job.cancel()
-    if blocker is not None:
-        until(lambda: served.backend.worker.waiting == 0)
-        blocker.cancel()
-    until(lambda: not served.backend.worker.busy)
+    with slow(served):
+        job = client.submit("The quick brown fox", "none", 450, 0.0, 0, {}, api_name="/generate")
+        until(lambda: any(state["state"] == wanted for state in job.outputs()))
+        job.cancel()
+        if blocker is not None:
+            until(lambda: served.backend.worker.waiting == 0)
+            blocker.cancel()
+        until(lambda: not served.backend.worker.busy)
+    assert client_tokens(job) < 400
+
+
+def client_tokens(job: Any) -> int:
+    return max((len(state["token_ids"]) for state in job.outputs()), default=0)

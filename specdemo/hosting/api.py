@@ -98,6 +98,7 @@ async def _run(
         return backend.generate(order, cancel)
 
     worker = backend.worker_for(order)
+    sessions.stop(session)  # a visitor has one run at a time: the new one ends the old
     job = worker.submit(make)
     sessions.put(session, job, cancel)
     text, ids = "", []

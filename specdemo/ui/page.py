@@ -195,6 +195,7 @@ class Page:
             except InputError as error:
                 yield Bus([]).error(say_error(lang, error)).text, gr.skip()
                 return
+            self.sessions.stop(session)  # a visitor has one run at a time: the new one ends the old
             async for text in action.run(call):
                 yield text, gr.skip()
             if values["mode"] == "chat" and "text" in call.outcome:

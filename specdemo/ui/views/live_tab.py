@@ -39,7 +39,7 @@ def main_fields(longest: int) -> list[Field]:
     """``MAIN_FIELDS`` with the host's limit on the answer, in tokens."""
     fields = {each.name: each for each in MAIN_FIELDS}
     length = fields["length"]
-    options = {**length.options, "maximum": longest, "minimum": min(8, longest)}
+    options = {**length.options, "maximum": longest, "minimum": 8 if longest > 8 else 1}
     fields["length"] = replace(length, value=min(length.value, longest), options=options)
     return list(fields.values())
 
