@@ -93,7 +93,7 @@ async def curve(call: Call) -> AsyncIterator[str]:
     """Measure the time of a target pass against the rows it verifies, on this device."""
 
     def make(cancel: threading.Event) -> Iterator[dict[str, Any]]:
-        from ...lesson.cost_curve import measure
+        from ...cost import measure
 
         yield from measure(call.backend.loaded().target, cancel)
 
