@@ -53,6 +53,8 @@ def trees(session: Session, tokens: list[int], size: int = 4) -> torch.Tensor:
 def main() -> None:
     args = timing.arguments(__doc__ or "", dtypes="q4,bf16", tokens=96)
     results: dict[str, Any] = {}
+    if args.realtime:
+        timing.priority(True)
     for dtype in args.dtypes.split(","):
         target = load_target(dtype=dtype, device="cpu")
         table: dict[str, dict[str, float]] = {}

@@ -44,6 +44,13 @@ def test_the_embedded_model_gives_the_bits_that_the_probe_promises(embedded_fold
         assert torch.equal(block.argmax(-1), alone.argmax(-1))
         if promise.chains:
             assert torch.equal(block, alone)
+    session = target.open(200)
+    session.prefill(list(range(100, 170)))
+    tree = session.forward([5, 6, 7, 8, 9, 10], [-1, 0, 0, 1, 2, 2])  # 5 7 10 is one path
+    chain = session.forward([5, 7, 10], [-1, 0, 1])
+    session.close()
+    if promise.trees:
+        assert torch.equal(tree[[0, 2, 5]], chain)
 
 
 @pytest.mark.skipif(not half_available(), reason="this build of torch has no FBGEMM")

@@ -9,7 +9,11 @@ written into place, views are made once per shape, and
   into the norm's weight;
 * the rotary embedding is one complex product for queries (the scores' scale folded in), one for keys;
 * keys and values of a row are neighbours in the cache: one copy writes both;
-* the query heads of a group are rows of one product per key head.
+* the query heads of a group are rows of one product per key head;
+* the softmax divides at the end by a sum that is itself a product (with ones): a product adds keys up
+  one after the other, so keys that a row does not see (weight 0) change nothing, wherever they lie
+  between those it sees. A row of a tree then has the bits that it has in a chain, which torch's own
+  softmax, adding in lanes, would not give.
 
 Shapes: T rows, L keys, H hidden, N query heads, M key heads, G = N / M, D head size.
 """
@@ -24,6 +28,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .weights import Layer, Weights
+
+ONES = 16  # columns of the product that sums the softmax's weights; one is read
 
 
 class Pass:
@@ -82,6 +88,11 @@ class Pass:
         self._mixed = buffer(plan.kv_heads, score_rows * self.group, plan.head_dim, dtype=cache.dtype)
         by_row = self._mixed.view(plan.kv_heads, score_rows, self.group, plan.head_dim)[:, :rows]
         self._mixed_by_row = by_row.transpose(0, 1)
+        self._peak = buffer(plan.kv_heads, score_rows * self.group, 1)
+        self._ones = torch.ones(1, keys, ONES, device=device).expand(plan.kv_heads, -1, -1)
+        self._sums = buffer(plan.kv_heads, score_rows * self.group, ONES)
+        sums_by_row = self._sums[..., :1].unflatten(1, (score_rows, self.group))[:, :rows]
+        self._sums_by_row = sums_by_row.transpose(0, 1)
         self._attended = buffer(rows, queries, dtype=first.output.dtype)
         self._attended_by_head = self._attended.view(rows, plan.kv_heads, self.group, plan.head_dim)
         self._added = buffer(rows, plan.hidden, dtype=first.output.dtype)
@@ -171,6 +182,8 @@ class Pass:
             self._attended_by_head.copy_(by_row.transpose(0, 1))
             return
         torch.baddbmm(self._mask, self._q, keys, out=self._scores)
-        torch.softmax(self._scores, -1, out=self._scores)
+        torch.amax(self._scores, -1, keepdim=True, out=self._peak)
+        self._scores.sub_(self._peak).exp_()
+        torch.bmm(self._scores, self._ones, out=self._sums)
         torch.bmm(self._scores, values, out=self._mixed)
-        self._attended_by_head.copy_(self._mixed_by_row)
+        torch.div(self._mixed_by_row, self._sums_by_row, out=self._attended_by_head)
