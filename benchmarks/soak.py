@@ -25,10 +25,13 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--tokens", type=int, default=8)
     parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--model", default="", help="folder or key (default: embedded)")
     options = parser.parse_args()
     samples: list[dict[str, Any]] = []
     failed = 0
-    flags = ("--rate", "10000", "--address-rate", "100000", "--dtype", options.dtype)
+    # Gradio remembers 2 * queue sessions: with few of them the warm-up fills that table.
+    flags = ["--rate", "10000", "--address-rate", "100000", "--queue", "16", "--dtype", options.dtype]
+    flags += ["--model", options.model] if options.model else []
     with app(*flags) as served:
         began = time.monotonic()
         for number in range(options.runs):

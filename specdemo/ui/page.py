@@ -22,6 +22,7 @@ from .web import HEAD, routes
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 DEFAULT_DRAFTER = "ngram"
+MOST_SENT = 250_000  # characters of a prompt; more than any prompt may have
 LENGTHS = ("gamma", "depth")  # the controls that everybody needs; the others fold away
 
 
@@ -165,13 +166,17 @@ class Page:
         arrived.then(None, self.language, None, js=f"{tell} return []; }}", **QUIET)
 
     def _from_page(self) -> str:
-        """Script that fills the hidden fields from the page just before a press is sent."""
-        start = 2
+        """Script that fills the hidden fields from the page just before a press is sent, and keeps a
+        huge prompt back: its size alone is enough to refuse it."""
+        first = 2  # after the language and the conversation
+        names = list(self.make.fields)
         lines = [
-            f"all[{start + index}] = window.specdemo.{each.from_page}();"
-            for index, (each, _) in enumerate(self.make.fields.values())
+            f"all[{first + names.index(name)}] = window.specdemo.{each.from_page}(all);"
+            for name, (each, _) in self.make.fields.items()
             if each.from_page
         ]
+        prompt = first + names.index("prompt")
+        lines.append(f"all[{prompt}] = String(all[{prompt}] ?? '').slice(0, {MOST_SENT});")
         return f"(...all) => {{ {' '.join(lines)} return all; }}"
 
     def _handler(self, action: Action) -> Any:
@@ -238,6 +243,8 @@ def launch(backend: Backend, **options: Any) -> gr.Blocks:
         # Else Gradio asks its own page within three seconds, and gives up on a busy machine.
         "_frontend": False,
         "run_history": False,
+        # Gradio keeps a copy of the page's configuration for each session, 0.2 MB, and by default 10000.
+        "state_session_capacity": 2 * backend.config.queue,
         "footer_links": [],
         "max_file_size": files.MAX_BYTES,
         "theme": gr.themes.Base(
