@@ -36,7 +36,7 @@ def shoot(browser: Browser, url: str, folder: Path) -> None:
         page = browser.new_page(
             viewport={"width": width, "height": 900}, locale={"en": "en-US", "zh": "zh-CN"}[lang]
         )
-        page.set_default_timeout(120_000)
+        page.set_default_timeout(200_000)
         page.goto(f"{url}?__theme={'dark' if dark else 'light'}")
         page.wait_for_selector("#view-live .lane-main .token")
         page.get_by_role("tab", name=TABS[lang][0], exact=True).wait_for()

@@ -219,7 +219,7 @@ def test_bad_input_gives_one_sentence_and_keeps_prompt_and_text(site: Site, open
     error = page.locator("#view-live .error")
     for prompt, sentence in (
         ("   ", "The prompt is empty"),
-        ("x" * 300_000, "characters, at most"),
+        ("x" * 1_200_000, "has 1200000 characters, at most"),
         ("bad \u0007 bell", "U+0007"),
         ("word " * 9000, "tokens, but the model holds"),
     ):

@@ -67,6 +67,11 @@ function bus(value, name = "live") {
   store.feed(value, name);
 }
 
+// Characters of the prompt among the values that go to the server (after language and conversation).
+function promptSize(values) {
+  return String([...(values[2] ?? "")].length);
+}
+
 // The address of this page with prompt and settings in it, for the clipboard.
 async function share(names, values) {
   const all = Object.fromEntries(names.map((name, i) => [name, values[i]]));
@@ -86,7 +91,7 @@ async function share(names, values) {
 
 store.listen(refresh);
 words.listeners.add(() => store.changed());
-window.specdemo = { mount, bus, store, player, setLanguage, share, playRecording, trace, parting };
+window.specdemo = { mount, bus, store, player, setLanguage, share, playRecording, trace, parting, promptSize };
 if (!store.main) playRecording("repeat");
 for (const job of window.specdemoWaiting ?? []) job(window.specdemo);
 window.specdemoWaiting = { push: (job) => job(window.specdemo) };

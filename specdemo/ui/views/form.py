@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 
 from ... import drafters
 from ...errors import InputError
+from ...prompt import MAX_CHARACTERS
 from ...sampling import SamplingParams
 from ..backend import RULES, Order
 from .parts import Call
@@ -39,6 +40,9 @@ def order(
     if rule not in RULES:
         raise InputError("acceptance", name=repr(rule)[:40])
     prompt = values.get("prompt") or ""
+    size = int(number("size", values.get("size") or len(prompt), 0, 1e12))
+    if size > MAX_CHARACTERS:  # the page sent only its beginning
+        raise InputError("prompt_too_large", size=size, limit=MAX_CHARACTERS)
     params = SamplingParams(
         temperature=number("temperature", values.get("temperature"), 0.0, 5.0),
         top_p=number("top_p", values.get("top_p"), 0.01, 1.0),

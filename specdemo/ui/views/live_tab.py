@@ -31,6 +31,7 @@ MORE_FIELDS = (
         "before",
         choices=(("baseline_before", "before"), ("baseline_after", "after"), ("baseline_off", "off")),
     ),
+    Field("size", "hidden", "", from_page="promptSize"),
     Field("rule", "choice", "exact", choices=(("rule_exact", "exact"), ("rule_typical", "typical"))),
 )
 
