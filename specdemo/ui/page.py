@@ -12,7 +12,7 @@ from ..hosting import api
 from ..hosting.guard import app_parts
 from .backend import Backend
 from .components import Components, gr
-from .text import LANGUAGES, TEXTS, preferred, say, say_error
+from .text import LANGUAGES, TEXTS, preferred, say, say_error, spoken
 from .views import files, form, live_tab, tabs
 from .views.bus import Bus
 from .views.live import Sessions
@@ -156,7 +156,7 @@ class Page:
         self.share.click(None, list(named.values()), None, js=share, **QUIET)
         tell = "(lang) => { (window.specdemoWaiting ??= []).push((page) => page.setLanguage(lang)); "
         self.language.input(
-            lambda lang: [lang, *self.make.updates(lang)],
+            lambda lang: [spoken(lang), *self.make.updates(lang)],
             self.language,
             [self.lang, *self.make.worded],
             js=f"{tell} return lang; }}",

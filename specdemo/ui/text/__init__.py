@@ -15,14 +15,19 @@ ERRORS: dict[str, dict[str, str]] = {"en": SENTENCES, "zh": ZH_ERRORS}
 LANGUAGES: tuple[tuple[str, str], ...] = (("English", "en"), ("简体中文", "zh"))
 
 
+def spoken(lang: Any) -> str:
+    """``lang`` if the page speaks it, else English: what a browser sends need not be a language."""
+    return lang if isinstance(lang, str) and lang in TEXTS else "en"
+
+
 def say(lang: str, key: str, **values: Any) -> str:
     """The sentence ``key`` in ``lang``, its placeholders filled."""
-    return TEXTS[lang][key].format(**values)
+    return TEXTS[spoken(lang)][key].format(**values)
 
 
 def say_error(lang: str, error: InputError) -> str:
     """The error's sentence in ``lang``; English where a translation is missing."""
-    sentence = ERRORS[lang].get(error.key)
+    sentence = ERRORS[spoken(lang)].get(error.key)
     return str(error) if sentence is None else sentence.format(**error.values)
 
 
