@@ -28,6 +28,7 @@ from specdemo.hosting import lent
 from specdemo.hosting.check_space import check, front_matter, main, pinned
 from specdemo.hosting.start import launch
 from specdemo.hosting.zerogpu import LentBackend, seconds
+from specdemo.lean import LeanTarget
 from specdemo.sampling import SamplingParams
 from specdemo.ui.backend import Order
 
@@ -201,6 +202,15 @@ def test_stop_ends_the_forked_process_within_a_round(lent_backend: LentBackend) 
     rest = list(events)
     (process,) = fake_spaces.calls.processes
     assert rest == [] and process.exitcode == 0
+
+
+def test_no_graphs_are_recorded(tiny_llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "spaces", fake_spaces)
+    target = LeanTarget(*tiny_llama, name="tiny", dtype_name="fp32", capture=lambda *_: pytest.fail())
+    backend = LentBackend(Config(log="off"), (), lambda progress: Engine(target))
+    backend.start()
+    assert backend.loaded().target is target and target.capture is None
+    backend.worker.close()
 
 
 def test_async_functions_are_refused_by_the_decorator() -> None:

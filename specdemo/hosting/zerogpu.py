@@ -19,6 +19,7 @@ from ..config import Config
 from ..errors import InputError
 from ..events import Event
 from ..remote import Server
+from ..target import Target
 from ..ui.backend import Backend, Order, Progress, default_loader
 from ..ui.worker import Job
 from .backend import HostedBackend
@@ -62,6 +63,8 @@ class LentBackend(HostedBackend):
         """Load in this thread, now: the tensors on ``cuda`` must be there before the page is."""
         job: Job[None] = Job(self._loading)
         job.run()
+        if self.engine is not None:
+            without_graphs(self.engine.target)
         return job
 
     def events(self, order: Order, cancel: Flag | None) -> Iterator[Event]:
@@ -85,6 +88,12 @@ class LentBackend(HostedBackend):
             close = getattr(answers, "close", None)
             if close is not None:
                 close()
+
+
+def without_graphs(target: Target) -> None:
+    """A target that records CUDA graphs must not do so in a process that lives for a call."""
+    if hasattr(target, "capture"):
+        target.capture = None
 
 
 def _dtype(name: str) -> str:
