@@ -107,6 +107,11 @@ def take_apart(
             _empty(source)
     norm = _norm(base.norm, plan)
     if not keep_model:
+        if device.type == "cpu":
+            # Weights may be views of the mapped file: one kept view would keep all of it in memory.
+            tied = head_weight.data_ptr() == table.data_ptr()
+            table = table.clone()
+            head_weight = table if tied else head_weight
         _empty(model)
     return Weights(
         plan=plan,
