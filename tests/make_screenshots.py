@@ -41,6 +41,7 @@ def shoot(browser: Browser, url: str, folder: Path) -> None:
         page.wait_for_selector("#view-live .lane-main .token")
         page.get_by_role("tab", name=TABS[lang][0], exact=True).wait_for()
         page.evaluate("window.specdemo.player.stop(); window.specdemo.store.changed()")
+        page.wait_for_function("document.querySelector('.chart').data?.[0].x.length > 2")
         for name, label in zip(NAMES, TABS[lang], strict=True):
             page.evaluate(
                 "label => [...document.querySelectorAll('#tabs button[role=tab]')]"

@@ -88,10 +88,11 @@ export class RaceChart {
       this.timer ??= setTimeout(() => { this.timer = null; this.update(); }, wait);
       return;
     }
+    const first = !this.ready;
     const began = performance.now();
     this.draw();
     const ended = performance.now();
-    this.next = ended + Math.max(100, 9 * (ended - began));
+    this.next = ended + (first ? 50 : Math.min(1000, Math.max(100, 9 * (ended - began))));
   }
 
   draw() {

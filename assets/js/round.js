@@ -100,10 +100,17 @@ export class RoundView {
     this.drawn = state;
     this.labels(run, round);
     const held = document.activeElement?.closest?.("[data-node]")?.dataset.node;
-    this.tree.replaceChildren(drawTree(round, this.stage, this.chosen, (i) => { this.chosen = i; this.update(); }, this.tree.clientWidth || undefined));
+    this.tree.replaceChildren(drawTree(round, this.stage, this.chosen, (i) => { this.chosen = i; this.update(); }, this.room()));
     if (held !== undefined) this.tree.querySelector(`[data-node="${held}"]`)?.focus();
     this.mask.replaceChildren(drawMask(round.nodes), h("figcaption", {}, t("mask_words")));
     this.explain(run, round);
+  }
+
+  // Width for the tree: what the mask beside it leaves.
+  room() {
+    const all = this.tree.parentElement.clientWidth;
+    if (!all) return undefined;
+    return all > 720 ? all - 290 : all;
   }
 
   // The token most worth opening: the refused one, or else the first.

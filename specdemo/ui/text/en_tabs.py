@@ -7,7 +7,7 @@ from .en_round import ROUND
 LOSSLESS: dict[str, str] = {
     "prefix": "Text that the two tokens follow",
     "exhibit": "Rule that judges the draft",
-    "heat": "Temperature of p and q",
+    "heat": "Temperature",
     "draws": "Draws",
     "draw": "Draw tokens",
     "measure_gap": "Measure the gap",
@@ -15,11 +15,10 @@ LOSSLESS: dict[str, str] = {
     "status_measured": "Measured.",
     "draw_title": "Sampling: thousands of tokens against p",
     "draw_about": (
-        "Each draw is a whole speculative round after the text above: the target's first layers "
-        "draft, the "
-        "target verifies, with top-k 8. The outlined bars are p, computed once from the target "
-        "alone; the "
-        "filled bars are what came out. If the method is lossless, they agree up to chance."
+        "Each draw is a whole speculative round after the text above: all layers of the target but "
+        "the last one draft, the target verifies, with top-k 8. The outlined bars are p, computed "
+        "once from the target alone; the filled bars are what came out. If the method is lossless, "
+        "they agree up to chance."
     ),
     "draw_hint": (
         "Choose a rule and press Draw tokens. The first rule is the right one; then try the bugs."

@@ -7,7 +7,7 @@ from .zh_round import ROUND
 LOSSLESS: dict[str, str] = {
     "prefix": "两个词元之前的文本",
     "exhibit": "检验草稿的规则",
-    "heat": "p 与 q 的温度",
+    "heat": "温度",
     "draws": "抽取次数",
     "draw": "抽取词元",
     "measure_gap": "测量差距",
@@ -15,7 +15,8 @@ LOSSLESS: dict[str, str] = {
     "status_measured": "已测量。",
     "draw_title": "采样：成千上万个词元对照 p",
     "draw_about": (
-        "每次抽取都是上面文本之后完整的一轮投机：目标模型的前几层打草稿，目标模型验证，top-k 为 8。"
+        "每次抽取都是上面文本之后完整的一轮投机：目标模型除最后一层外的各层打草稿，目标模型验证，"
+        "top-k 为 8。"
         "空心条是 p，由目标模型单独算出一次；实心条是实际得到的。如果方法无损，两者只差偶然。"
     ),
     "draw_hint": "选一条规则，然后按“抽取词元”。第一条是正确的规则；再试试那些错误。",
