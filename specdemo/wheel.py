@@ -97,12 +97,12 @@ def _reason(said: str) -> str:
 
 
 def _size(folder: Path) -> int:
+    """Bytes in a folder that pip is at work in: what it moves or removes meanwhile is left out."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size
-        except OSError:  # pip moves and removes its own files meanwhile
-            continue
+    for parent, _, names in os.walk(folder):  # unlike rglob, it passes over folders that are gone
+        for name in names:
+            with suppress(OSError):
+                total += os.stat(os.path.join(parent, name)).st_size
     return total
 
 

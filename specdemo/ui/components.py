@@ -14,7 +14,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 import gradio as gr
 
-from .text import TEXTS, say
+from .text import TEXTS, say, spoken
 from .views.parts import Field
 
 PLACE = '<div class="sd-view"></div>'
@@ -49,6 +49,7 @@ class Components:
     def updates(self, lang: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """One update a component, all its words in ``lang``, in the order of ``worded``. ``values``
         of fields, by name, are set with it."""
+        lang = spoken(lang)
         merged: dict[int, dict[str, Any]] = {}
         for component, words in self.words:
             merged.setdefault(id(component), {}).update(words(lang))
