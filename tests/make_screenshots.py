@@ -70,10 +70,11 @@ def act(page: object, name: str) -> None:
             "(d => d && d.done === d.draws)(window.specdemo.store.data.get('lossless'))"
         )
     else:
-        page.evaluate("document.querySelector('#tabs button[role=tab]').click()")
-        page.click("#do-example-repeat")
-        page.wait_for_timeout(1000)
-        page.evaluate("document.querySelectorAll('#tabs button[role=tab]')[4].click()")
+        for field, text in (
+            ("#field-prompt textarea", "One, two, three, one, two, three, one,"),
+            ("#field-length input[type=number]", "32"),
+        ):
+            page.fill(field, text, force=True)
         page.click("#do-compare-all")
         page.wait_for_function("(d => d && d.at === d.of)(window.specdemo.store.data.get('compare'))")
 

@@ -16,7 +16,9 @@ from ..worker import Job, Worker
 from .bus import Bus
 from .parts import Call
 
-PAUSE = 1 / 25  # seconds between two updates of the page
+PAUSE = 1 / 20  # seconds between two updates of the page
+# Gradio copies a component's value in the browser at every update, so a long text comes in fewer.
+LONG, LONG_PAUSE = 60_000, 1 / 10  # characters, seconds
 
 
 class Sessions:
@@ -59,7 +61,7 @@ def error_sentence(error: BaseException, lang: str) -> str:
 def orders(order: Order, baseline: str, can_be_plain: bool = True) -> list[tuple[str, Order]]:
     """What to run, in order: slot and run. ``baseline``: before, after or off; ``can_be_plain``: a
     server without an endpoint that decodes plainly cannot be measured against itself."""
-    plain = replace(order, drafter="none", settings={}, rule="exact", draft="")
+    plain = replace(order, drafter="none", settings={}, rule="exact", draft="", trace=False)
     runs = [("main", order)]
     if baseline != "off" and order.drafter != "none" and can_be_plain:
         runs.insert(0 if baseline == "before" else 1, ("plain", plain))
@@ -127,7 +129,7 @@ async def one(call: Call, slot: str, order: Order, bus: Bus) -> AsyncIterator[Fi
             yield finished if done else None
             if done:
                 return
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(PAUSE if len(bus.text) < LONG else LONG_PAUSE)
     finally:
         # Runs on the event loop when the page is closed: it may only set flags.
         cancel.set()
