@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def test_why_multiplies_out_and_estimates_are_called_so(site: Site, open_page: O
     assert explanation["measured"] == pytest.approx(
         store(page, "speedup(window.specdemo.store.main.rounds.length)"), rel=1e-6
     )
-    expect(page.locator(".why")).to_contain_text("An estimate, not a measurement")
+    expect(page.locator(".sd-view.why")).to_contain_text("An estimate, not a measurement")
     before = store(page, "main.uid")
     set_number(page, "field-guess_gamma", 2)
     page.click("#do-check-guess")
@@ -149,7 +150,8 @@ def test_an_exported_page_replays_offline_and_opens_again(
     other = open_page(file.as_uri(), wait=False)
     other.wait_for_selector(".lane-main .token")
     other.get_by_label("Replay speed").select_option("4")
-    other.wait_for_function("document.querySelector('.play').textContent.startsWith('Replay')")
+    # Not wait_for_function: it evaluates a string, which the exported page's own policy forbids.
+    expect(other.locator(".play")).to_have_text(re.compile("^Replay"), timeout=60_000)
     shown = other.eval_on_selector_all(
         ".lane-main .stream > .token", "all => all.map(e => e.textContent)"
     )

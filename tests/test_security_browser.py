@@ -11,13 +11,12 @@ import pytest
 from helpers import run, target_of
 from hosted import Hosted, hosted
 from hostile import SCRIPTS
-from install_browser import system_browser
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from specdemo.events import to_json
 
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
-QUIET += ["--disable-background-networking", "--disable-component-update"]
+
+pytest_plugins = ("browser",)
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +26,11 @@ def served(tiny_llama: Any) -> Iterator[Hosted]:
 
 
 @pytest.fixture
-def browser_page(served: Hosted) -> Iterator[tuple[Page, list[str]]]:
+def browser_page(served: Hosted, chromium: Browser) -> Iterator[tuple[Page, list[str]]]:
     """The loaded page, and what went wrong on it: errors, violations of the policy, other hosts."""
     trouble: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=system_browser(), args=QUIET)
-        page = browser.new_page()
+    with chromium.new_context() as context:
+        page = context.new_page()
 
         def asked(route: Any) -> None:
             if route.request.url.startswith((served.url, "data:", "blob:")):
@@ -48,7 +46,6 @@ def browser_page(served: Hosted) -> Iterator[tuple[Page, list[str]]]:
         page.goto(served.url)
         page.wait_for_selector("#do-run", timeout=60_000)
         yield page, trouble
-        browser.close()
 
 
 def test_model_text_and_all_names_of_a_recording_are_only_text(

@@ -66,7 +66,7 @@ export class Live {
     this.heads = { main: h("h3"), plain: h("h3") };
     this.ghostBox = h("input", { type: "checkbox", onchange: () => this.streams.main.showGhosts(this.ghostBox.checked) });
     this.ghostName = h("span");
-    this.prompt = h("p", { class: "prompt-echo" });
+    this.prompt = h("p", { class: "prompt-echo", tabindex: "0" });
     this.turns = h("ol", { class: "turns", hidden: true });
     this.parts = [new Badge(), new Speedup(), new Status(), makeChart(), new Legend(), new Controls(options), new Voice("live", true)];
     const [badge, speedup, status, chart, legend, controls, voice] = this.parts.map((part) => part.box);
