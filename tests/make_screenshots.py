@@ -42,6 +42,8 @@ def shoot(browser: Browser, url: str, folder: Path) -> None:
         page.get_by_role("tab", name=TABS[lang][0], exact=True).wait_for()
         page.evaluate("window.specdemo.player.stop(); window.specdemo.store.changed()")
         page.wait_for_function("document.querySelector('.chart').data?.[0].x.length > 2")
+        page.fill("#field-prompt textarea", "One, two, three, one, two, three, one,")
+        page.fill("#field-length input[type=number]", "32")
         for name, label in zip(NAMES, TABS[lang], strict=True):
             page.evaluate(
                 "label => [...document.querySelectorAll('#tabs button[role=tab]')]"
@@ -70,11 +72,6 @@ def act(page: object, name: str) -> None:
             "(d => d && d.done === d.draws)(window.specdemo.store.data.get('lossless'))"
         )
     else:
-        for field, text in (
-            ("#field-prompt textarea", "One, two, three, one, two, three, one,"),
-            ("#field-length input[type=number]", "32"),
-        ):
-            page.fill(field, text, force=True)
         page.click("#do-compare-all")
         page.wait_for_function("(d => d && d.at === d.of)(window.specdemo.store.data.get('compare'))")
 

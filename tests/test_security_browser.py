@@ -15,7 +15,6 @@ from playwright.sync_api import Browser, Page
 
 from specdemo.events import to_json
 
-
 pytest_plugins = ("browser",)
 
 
