@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PY := $(BIN)/python
 
-.PHONY: run test lint bench cost train gpu-train gpu-check test-servers screenshots clean
+.PHONY: run test lint bench cost train gpu-train gpu-check test-servers clean
 
 run: .venv/.run
 	$(PY) app.py

@@ -143,7 +143,8 @@ class Page:
                 **QUIET,
             )
         for stop in self.stops:
-            stop.click(self._stop, None, None, queue=False, **QUIET)
+            # Through the queue like every event: the guard knows no other way in.
+            stop.click(self._stop, None, None, concurrency_limit=None, **QUIET)
         demo.unload(self._stop)
         drafter.change(self._show_controls, drafter, list(self.make.controls.values()), **QUIET)
         mode.change(lambda m: gr.update(visible=m == "chat"), mode, self.new_chat, **QUIET)
