@@ -139,7 +139,7 @@ def lent_backend(tiny_llama: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[L
     backend = LentBackend(config, (), lambda progress: Engine(target_of(tiny_llama)))
     assert backend.engine is None
     backend.start()
-    assert backend.engine is not None  # at once and in this thread, before any page
+    assert backend.engine is not None, backend.message  # at once, in this thread, before any page
     yield backend
     backend.worker.close()
 
@@ -206,7 +206,13 @@ def test_stop_ends_the_forked_process_within_a_round(lent_backend: LentBackend) 
 
 def test_no_graphs_are_recorded(tiny_llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "spaces", fake_spaces)
-    target = LeanTarget(*tiny_llama, name="tiny", dtype_name="fp32", capture=lambda *_: pytest.fail())
+    target = LeanTarget(
+        *tiny_llama,
+        name="tiny",
+        dtype_name="fp32",
+        capture=lambda *_: pytest.fail(),
+        keep_model=True,  # the model is every test's
+    )
     backend = LentBackend(Config(log="off"), (), lambda progress: Engine(target))
     backend.start()
     assert backend.loaded().target is target and target.capture is None
