@@ -26,6 +26,7 @@ from specdemo.errors import InputError
 from specdemo.hf import HFTarget
 from specdemo.lean import LeanTarget, supports
 from specdemo.lean.kernels import good_rows, half_available
+from specdemo.lean.native import native_available
 
 SIZES: dict[str, Any] = {
     "vocab_size": 320,
@@ -112,8 +113,8 @@ def test_same_numbers_as_transformers(name: str, tiny_tokenizer: Any) -> None:
 
 @pytest.mark.parametrize("name", ["llama-tied", "qwen2", "qwen3"])
 def test_bf16_weights_are_held_exactly(name: str, tiny_tokenizer: Any) -> None:
-    """The bf16 path of a CPU computes in fp32 what the rounded weights say: far closer to the fp32
-    forward of the same weights than bf16 arithmetic could be."""
+    """Without bf16 products the bf16 path of a CPU computes in fp32 what the rounded weights say: far
+    closer to the fp32 forward of the same weights than bf16 arithmetic, which rounds every result."""
     rounded = make(name).to(torch.bfloat16)
     exact = copy.deepcopy(rounded).float()
     general = HFTarget(exact, tiny_tokenizer, name="general")
@@ -121,7 +122,7 @@ def test_bf16_weights_are_held_exactly(name: str, tiny_tokenizer: Any) -> None:
     a, b = general.open(64), lean.open(64)
     for session in (a, b):
         session.prefill(tokens(20))
-    tolerance = 2e-4 if half_available() else 0.5
+    tolerance = 2e-4 if half_available() and not native_available() else 0.2
     torch.testing.assert_close(
         b.forward(tokens(7), TREE).float(), a.forward(tokens(7), TREE), atol=tolerance, rtol=1e-3
     )

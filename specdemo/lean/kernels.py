@@ -166,9 +166,7 @@ def key_step(kv_heads: int, rows: int, head_dim: int) -> int:
     generator = torch.Generator().manual_seed(0)
     count = 6
     for step in (64, 128, 192, 256, 384, 512):
-        values = torch.randn(count * step, 2, kv_heads, head_dim, generator=generator)[:, 1].transpose(
-            0, 1
-        )
+        values = torch.randn(kv_heads, count * step, head_dim, generator=generator)
         shares = torch.rand(kv_heads, rows, count * step, generator=generator)
 
         def mixed(keys: int, used: int, shares: Tensor = shares, values: Tensor = values) -> Tensor:

@@ -10,11 +10,24 @@ import ctypes
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+
+from torch import Tensor
 
 SIZE = 2 * 2**20
 _HUGEPAGE, _COLLAPSE = 14, 25  # madvise(2)
 _ANONYMOUS = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ 00:00 0\s*(\S*)$")
+
+
+def roomy(tensor: Tensor) -> Tensor:
+    """The same tensor; if it is large, fresh and on a Linux CPU, its memory will be huge pages."""
+    if tensor.nbytes < 2 * SIZE or tensor.device.type != "cpu":
+        return tensor
+    with suppress(OSError, AttributeError, ValueError):
+        start = -(-tensor.untyped_storage().data_ptr() // SIZE) * SIZE
+        _advise(start, tensor.untyped_storage().nbytes() // SIZE * SIZE - SIZE, _HUGEPAGE)
+    return tensor
 
 
 def use_huge_pages() -> int:
@@ -25,19 +38,26 @@ def use_huge_pages() -> int:
     if not sys.platform.startswith("linux"):
         return 0
     try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        advise = libc.madvise
-        advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        libc = ctypes.CDLL(None)
         if hasattr(libc, "malloc_trim"):
             libc.malloc_trim(0)  # give back freed memory first, or it would be filled up
         total = 0
         for start, size in _regions(Path("/proc/self/maps").read_text()):
-            if advise(start, size, _HUGEPAGE) == 0:
-                advise(start, size, _COLLAPSE)  # may be refused for a part: the rest is done
+            if _advise(start, size, _HUGEPAGE):
+                _advise(start, size, _COLLAPSE)  # may be refused for a part: the rest is done
                 total += size
         return total
     except (OSError, AttributeError, ValueError):
         return 0
+
+
+def _advise(start: int, size: int, advice: int) -> bool:
+    """Whether ``madvise`` took the advice."""
+    if not sys.platform.startswith("linux"):
+        return False
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return bool(madvise(start, size, advice) == 0)
 
 
 def _regions(maps: str) -> Iterator[tuple[int, int]]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..proposal import depths, is_chain, tree_mask
 from ..target import Session
+from .pages import roomy
 from .passes import Pass
 
 if TYPE_CHECKING:
@@ -22,15 +23,20 @@ MOST_PASSES = 24
 
 
 class Arena:
-    """A cache ``[layers, rows, 2, M, D]`` (keys and values of a row side by side), the rotations of
+    """A cache of keys ``[layers, M, D, rows]`` and values ``[layers, M, rows, D]``, the rotations of
     its positions, and the passes made over it."""
 
     def __init__(self, target: LeanTarget, rows: int) -> None:
         plan, self.rows = target.plan, target.keys(rows)
         dtype = torch.float32 if target.device.type == "cpu" else target.weights.head.dtype
-        shape = (plan.layers, self.rows, 2, plan.kv_heads, plan.head_dim)
+        shape = (plan.layers, plan.kv_heads, self.rows, plan.head_dim)
         with torch.inference_mode():
-            self.cache = torch.zeros(shape, dtype=dtype, device=target.device)
+            self.values = roomy(torch.empty(shape, dtype=dtype, device=target.device)).zero_()
+            # A GPU's attention reads keys row by row: the same shape, laid out the other way.
+            keys = torch.empty_like(self.values).transpose(2, 3)
+            if target.device.type == "cpu":
+                keys = torch.empty(keys.shape, dtype=dtype)
+            self.keys = roomy(keys).zero_()
             self.turns = rotations(target.weights.frequencies, self.rows, target.weights.rope_scale)
         self.passes: OrderedDict[tuple[int, int], Pass] = OrderedDict()
         self.recorded: dict[tuple[Any, ...], Callable[[], Any]] = {}
@@ -41,7 +47,8 @@ class Arena:
         keys = min(target.keys(length + width), self.rows)
         found = self.passes.get((width, keys))
         if found is None:
-            found = Pass(target.weights, self.cache, width, keys, target.score_rows())
+            caches = (self.keys, self.values)
+            found = Pass(target.weights, *caches, width, keys, target.score_rows())
             self.passes[width, keys] = found
             if len(self.passes) > MOST_PASSES:
                 gone, _ = self.passes.popitem(last=False)
@@ -91,11 +98,13 @@ class LeanSession(Session):
 
     @torch.inference_mode()
     def keep(self, rows: Sequence[int]) -> None:
-        start, count, cache = self.length, len(rows), self._arena.cache
+        start, count = self.length, len(rows)
         moved = next((i for i, row in enumerate(rows) if i != row), count)
         if moved < count:  # rows in front of ``moved`` are in place already
-            index = torch.tensor(rows[moved:], device=cache.device) + start
-            cache[:, start + moved : start + count] = cache.index_select(1, index)
+            keys, values = self._arena.keys, self._arena.values
+            index = torch.tensor(rows[moved:], device=keys.device) + start
+            keys[..., start + moved : start + count] = keys.index_select(3, index)
+            values[:, :, start + moved : start + count] = values.index_select(2, index)
         self.length = start + count
 
     def crop(self, length: int) -> None:
@@ -126,7 +135,7 @@ class LeanSession(Session):
         fill = width - count
         positions = [self.length + depth for depth in depths(parents)]
         rows = [[*tokens, *[tokens[-1]] * fill], [*positions, *[self.length] * fill]]
-        inputs = torch.tensor(rows).to(arena.cache.device, non_blocking=True)  # [2, T]
+        inputs = torch.tensor(rows).to(arena.keys.device, non_blocking=True)  # [2, T]
         current = arena.at(self.target, width, self.length)
         current.place(inputs, self.length, self._block(parents, width), arena.turns)
         capture = self.target.capture
@@ -151,7 +160,7 @@ class LeanSession(Session):
             return known
         seen = torch.eye(width, dtype=torch.bool)
         seen[: len(parents), : len(parents)] = tree_mask(parents)
-        block = torch.zeros(width, width).masked_fill_(~seen, -torch.inf).to(self._arena.cache)
+        block = torch.zeros(width, width).masked_fill_(~seen, -torch.inf).to(self._arena.keys)
         if chain:
             chains[len(parents), width] = block
         return block

@@ -101,7 +101,12 @@ class LeanTarget(Target):
         give every row the same bits as in any other pass, or for a recorded graph to fit."""
         if self.device.type == "cuda":
             return next((w for w in CUDA_WIDTHS if w >= rows), -(-rows // MOST_ROWS) * MOST_ROWS)
-        return self.weights.layers[0].qkv.rows(rows)
+        layer = self.weights.layers[0]
+        while True:
+            wider = max(m.rows(rows) for m in (layer.qkv, layer.output, layer.gate_up, layer.down))
+            if wider == rows:
+                return rows
+            rows = wider
 
     def score_rows(self) -> int:
         """The fewest rows that attention is run with: a tiny product alone, and cheap to widen."""

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from .kernels import DenseMatrix, HalfMatrix, Int4Matrix, Matrix, half_available, representable
+from .native import native_matrix
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def take_apart(
         if gguf is None:
             raise InputError("dtype", dtype="q4", why="the model has no GGUF file of 4-bit blocks")
         blocks = packed_blocks(gguf, plan.layers)
-    halves = dtype_name != "fp32" and device.type == "cpu" and half_available()
+    halves = dtype_name != "fp32" and device.type == "cpu"
     output: Any = model.get_output_embeddings()
     head_weight = output.weight.detach()
     table = base.embed_tokens.weight.detach()
@@ -166,8 +167,12 @@ def _fused_qkv(attention: Any, plan: Plan) -> tuple[Tensor, Tensor | None]:
 
 
 def _matrix(weight: Tensor, bias: Tensor | None, halves: bool) -> Matrix:
-    if halves and representable(weight):
-        return HalfMatrix(weight, bias)
+    if halves:
+        made = native_matrix(weight, bias)
+        if made is not None:
+            return made
+        if half_available() and representable(weight):
+            return HalfMatrix(weight, bias)
     return DenseMatrix(weight, bias)
 
 
