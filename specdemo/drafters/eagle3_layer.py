@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..heads import Eagle3Head
-from ..lean.kernels import DenseMatrix, HalfMatrix, Matrix, half_available, representable
+from ..lean.kernels import Matrix
+from ..lean.native import matrix_of
 from ..target import Target
 
 
@@ -26,7 +27,7 @@ class Eagle3Layer:
 
     def __init__(self, head: Eagle3Head, target: Target) -> None:
         self.head, self.device = head, target.device
-        halves = self.device.type == "cpu" and target.dtype_name in ("bf16", "q4") and half_available()
+        halves = self.device.type == "cpu" and target.dtype_name in ("bf16", "q4")
         full = target.dtype_name == "fp32" or self.device.type == "cpu"
         table = head.embedding if head.embedding is not None else target.embedding()
         wide = torch.float64 if table.dtype == torch.float64 else torch.float32
@@ -35,7 +36,7 @@ class Eagle3Layer:
 
         def matrix(*names: str) -> Matrix:
             weight = torch.cat([parts[name] for name in names]).contiguous()
-            return HalfMatrix(weight) if halves and representable(weight) else DenseMatrix(weight)
+            return matrix_of(weight, halves=halves)
 
         inner = "midlayer."
         self.fuse = matrix("fc")
@@ -61,7 +62,7 @@ class Eagle3Layer:
 
     def _apply(self, matrix: Matrix, x: Tensor) -> Tensor:
         out = torch.empty(x.shape[0], matrix.shape[0], dtype=matrix.dtype, device=x.device)
-        return matrix.apply(x, out)
+        return matrix.apply(x.to(matrix.dtype), out).to(self.dtype)
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
         weight = self.norms[name]

@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..heads import MedusaHeads
-from ..lean.kernels import DenseMatrix, HalfMatrix, Matrix, half_available, representable
+from ..lean.kernels import Matrix
+from ..lean.native import matrix_of
 from ..target import Target
 
 
@@ -16,7 +17,7 @@ class MedusaLayer:
 
     def __init__(self, heads: MedusaHeads, target: Target) -> None:
         self.heads, self.device = heads, target.device
-        halves = self.device.type == "cpu" and target.dtype_name in ("bf16", "q4") and half_available()
+        halves = self.device.type == "cpu" and target.dtype_name in ("bf16", "q4")
         full = target.dtype_name == "fp32" or self.device.type == "cpu"
         self.dtype = torch.float32 if full else torch.bfloat16
         self.count = len(heads.blocks)
@@ -24,9 +25,7 @@ class MedusaLayer:
         def matrix(weight: Tensor, bias: Tensor | None = None) -> Matrix:
             weight = weight.to(self.device, self.dtype).contiguous()
             bias = None if bias is None else bias.to(self.device, self.dtype)
-            if halves and representable(weight):
-                return HalfMatrix(weight, bias)
-            return DenseMatrix(weight, bias)
+            return matrix_of(weight, bias, halves)
 
         # First blocks read the same state: one product for all of them.
         self.depth = max(len(blocks) for blocks in heads.blocks)
@@ -45,7 +44,7 @@ class MedusaLayer:
 
     def _apply(self, matrix: Matrix, x: Tensor) -> Tensor:
         out = torch.empty(x.shape[0], matrix.shape[0], dtype=matrix.dtype, device=x.device)
-        return matrix.apply(x, out)
+        return matrix.apply(x.to(matrix.dtype), out).to(self.dtype)
 
     def logits(self, state: Tensor, count: int) -> Tensor:
         """Logits ``[count, V']`` of the first ``count`` heads after the final state ``[1, H]``."""

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from .kernels import DenseMatrix, HalfMatrix, Int4Matrix, Matrix, half_available, representable
-from .native import native_matrix
+from .kernels import DenseMatrix, Int4Matrix, Matrix
+from .native import matrix_of
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def take_apart(
         plan=plan,
         layers=layers,
         norm=norm,
-        head=_matrix(head_weight, None, halves),
+        head=matrix_of(head_weight, None, halves),
         table=table,
         frequencies=base.rotary_emb.inv_freq.detach().float().to(device),
         rope_scale=float(base.rotary_emb.attention_scaling),
@@ -135,12 +135,12 @@ def _layer(source: Any, plan: Plan, halves: bool, blocks: dict[str, Int4Matrix] 
         qkv, output = blocks["qkv"], blocks["output"]
         gate_up, down = blocks["gate_up"], blocks["down"]
     else:
-        qkv = _matrix(*_fused_qkv(attention, plan), halves)
-        output = _matrix(attention.o_proj.weight.detach(), None, halves)
-        gate_up = _matrix(
+        qkv = matrix_of(*_fused_qkv(attention, plan), halves)
+        output = matrix_of(attention.o_proj.weight.detach(), None, halves)
+        gate_up = matrix_of(
             torch.cat([mlp.gate_proj.weight.detach(), mlp.up_proj.weight.detach()]), None, halves
         )
-        down = _matrix(mlp.down_proj.weight.detach(), None, halves)
+        down = matrix_of(mlp.down_proj.weight.detach(), None, halves)
     head_norm = plan.head_norms
     return Layer(
         qkv=qkv,
@@ -164,16 +164,6 @@ def _fused_qkv(attention: Any, plan: Plan) -> tuple[Tensor, Tensor | None]:
     if attention.q_proj.bias is None:
         return weight, None
     return weight, torch.cat([paired(p.bias.detach(), n) if n else p.bias.detach() for p, n in parts])
-
-
-def _matrix(weight: Tensor, bias: Tensor | None, halves: bool) -> Matrix:
-    if halves:
-        made = native_matrix(weight, bias)
-        if made is not None:
-            return made
-        if half_available() and representable(weight):
-            return HalfMatrix(weight, bias)
-    return DenseMatrix(weight, bias)
 
 
 def _norm(module: Any, plan: Plan) -> Tensor:
