@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from . import catalog
+from .drafters import shortlist
 from .loading import load_target
 from .target import Target
 
@@ -24,7 +27,10 @@ def resources(target: Target, drafter: str, draft: str = "") -> dict[str, Any]:
     if draft == _SAME:
         return {"draft": target}
     name = draft or _pair(target)
-    return {"draft": _load(name, target)} if name else {}
+    if not name:
+        return {}
+    loaded, ids = _load(name, target)
+    return {"draft": loaded, "ids": ids}
 
 
 def _pair(target: Target) -> str:
@@ -36,14 +42,17 @@ def _pair(target: Target) -> str:
     return entry.drafts[0] if entry and entry.drafts else ""
 
 
-_loaded: dict[tuple[str, str, str], Target] = {}
+_loaded: dict[tuple[str, str, str], tuple[Target, Tensor | None]] = {}
 
 
-def _load(name: str, target: Target) -> Target:
-    """Weights are shared by all runs: a target holds no state of a run."""
-    # 4-bit blocks exist for the embedded model alone; its small draft runs as the machine likes best.
-    dtype = "auto" if target.dtype_name == "q4" else target.dtype_name
+def _load(name: str, target: Target) -> tuple[Target, Tensor | None]:
+    """The model, and the token ids that its logits are for (None: all). Weights are shared by all
+    runs: a target holds no state of a run."""
+    # 4-bit blocks exist for the embedded model alone; a small draft beside it runs in bf16.
+    dtype = "bf16" if target.dtype_name == "q4" else target.dtype_name
     key = (name, dtype, target.device.type)
     if key not in _loaded:
-        _loaded[key] = load_target(name, dtype=dtype, device=target.device.type)
+        draft = load_target(name, dtype=dtype, device=target.device.type)
+        ids = shortlist.read(Path(name), draft.shape.vocab)
+        _loaded[key] = shortlist.restricted(draft, ids)
     return _loaded[key]

@@ -31,7 +31,7 @@ def folder(tiny_llama: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("train")
     tiny_llama[0].save_pretrained(place / "model")
     tiny_llama[1].save_pretrained(place / "model")
-    common = ["--model", str(place / "model"), "--device", "cpu"]
+    common = ["--model", str(place / "model"), "--device", "cpu", "--dtype", "fp32"]
     _train("corpus", *common, "--tokens", "5000", "--batch", "12", "--longest", "60",
            "--out", str(place / "corpus"))  # fmt: skip
     _train("features", *common, "--corpus", str(place / "corpus"), "--layers", "1,2,3",
@@ -194,7 +194,7 @@ def test_eagle3_is_trained_resumed_published_and_drafts(
     _train("eagle3", *_arguments(folder, "eagle3"), "--tokens", "24000", *size)
     log = [json.loads(line) for line in (folder / "eagle3" / "log.jsonl").read_text().splitlines()]
     assert sum("event" in line for line in log) == 1  # the second run went on, it did not start anew
-    figures = [line for line in log if "seen" in line]
+    figures = [line for line in log if "loss" in line]
     assert figures[-1]["seen"] >= 24000 and figures[-1]["loss"] < figures[0]["loss"]
     assert "Apache-2.0" in (folder / "eagle3-head" / "README.md").read_text()
     capsys.readouterr()
@@ -233,7 +233,8 @@ def test_a_draft_model_is_trained_published_and_drafts(folder: Path, tiny_llama:
     drafted = Run.of(Engine(target).generate(prompt, made, GREEDY, raw=True))
     assert drafted.finished.token_ids == plain.finished.token_ids
     log = [json.loads(line) for line in (folder / "draft_model" / "log.jsonl").read_text().splitlines()]
-    assert log[-1]["loss"] < log[2]["loss"]
+    losses = [line["loss"] for line in log if "loss" in line]
+    assert losses[-1] < losses[0]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ from ..loading import check_tokenizers
 from ..proposal import Proposal
 from ..rows import Dense
 from ..target import Session, Target
+from ..verify import Verdict
+from . import shortlist
+from .adaptive import RunningRate, best_depth
 from .base import Context, Drafter, check_settings, control
 from .none import EMPTY
 
@@ -23,28 +26,41 @@ from .none import EMPTY
 class DraftModel(Drafter):
     """Drafts ``gamma`` tokens with ``model``. ``confidence`` > 0 ends a draft early when the draft's
     own probability of its token falls below it (the token is still proposed: dropping it because of
-    what it is would make sampling inexact)."""
+    what it is would make sampling inexact). ``adaptive``: the depth with the best expected speed-up,
+    by how often drafts were accepted in this run; no draft while none is worth it."""
 
     name: ClassVar[str] = "draft_model"
     gamma: int = control(4, 1, 16)
     confidence: float = control(0.0, 0.0, 1.0, 0.05)
+    adaptive: bool = control(False)
 
     model: Target | None = field(default=None, repr=False)
+    ids: Tensor | None = field(default=None, repr=False)  # what the logits are for; None: all tokens
+    step_cost: float = field(default=0.0, repr=False)  # of a draft step, in one-row target passes
+    _rate: RunningRate = field(default_factory=lambda: RunningRate(0.6), init=False, repr=False)
     _session: Session | None = field(default=None, init=False, repr=False)
     _cached: list[int] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
     def build(
-        cls, target: Target, settings: dict[str, Any], draft: Target | None = None, **resources: Any
+        cls,
+        target: Target,
+        settings: dict[str, Any],
+        draft: Target | None = None,
+        ids: Tensor | None = None,
+        **resources: Any,
     ) -> DraftModel:
-        """``draft``: the loaded draft model. Raises ``InputError`` without one, or when its
-        tokenizer is another than the target's (a padded vocabulary is not another)."""
+        """``draft``: the loaded draft model; ``ids``: the tokens its logits are for, where it is
+        restricted to some. Raises ``InputError`` without one, or when its tokenizer is another than
+        the target's (a padded vocabulary is not another)."""
         if draft is None:
             raise InputError(
                 "needs", drafter=cls.name, model=target.name, why="no draft model is configured for it"
             )
         check_tokenizers(target, draft)
-        return cls(**check_settings(cls, settings), model=draft)
+        made = cls(**check_settings(cls, settings), model=draft, ids=ids)
+        made.step_cost = shortlist.step_cost(draft, target) if made.adaptive else 0.0
+        return made
 
     def start(self, context: Context) -> None:
         assert self.model is not None
@@ -57,6 +73,10 @@ class DraftModel(Drafter):
         assert self._session is not None and self.model is not None
         ids = context.ids
         depth = min(self.gamma, context.room, self.model.shape.context - len(ids))
+        if self.adaptive and depth > 0:
+            depth = best_depth(self._rate.value, depth, context.pass_cost, self.step_cost)
+            if depth == 0:
+                self._rate.forget()
         if depth < 1:
             return EMPTY
         self._crop(ids)
@@ -65,8 +85,8 @@ class DraftModel(Drafter):
         rows: list[Tensor] = []
         pending: Sequence[int] = ids[len(self._cached) :]  # committed ids the cache has not seen
         for _ in range(depth):
-            logits = self._step(pending)[-1:, : len(self.model.tokenizer)]  # [1, V]
-            q = context.distributions(fit(logits, width), [tokens]).row(0)
+            logits = self._over_vocabulary(self._step(pending)[-1:], width)  # [1, V]
+            q = context.distributions(logits, [tokens]).row(0)
             token = q.draw(context.chooser)
             tokens.append(token)
             if isinstance(q, Dense):
@@ -75,6 +95,20 @@ class DraftModel(Drafter):
                 break
             pending = [token]
         return Proposal.chain(tokens, torch.stack(rows) if rows else None)
+
+    def _over_vocabulary(self, logits: Tensor, width: int) -> Tensor:
+        """Logits ``[1, width]`` in the target's numbering."""
+        assert self.model is not None
+        if self.ids is None:
+            return fit(logits[:, : len(self.model.tokenizer)], width)
+        full = logits.new_full((1, width), -torch.inf)
+        full[:, self.ids] = logits
+        return full
+
+    def observe(self, context: Context, proposal: Proposal, verdict: Verdict) -> None:
+        """Learn how often this draft model is right."""
+        if len(proposal):
+            self._rate.update(len(verdict.path), int(verdict.origin == "corrected"))
 
     @staticmethod
     def _probability(q: float, logits: Tensor, token: int) -> float:

@@ -21,6 +21,9 @@ def add_parser(commands: Any) -> None:
 def add_common(parser: argparse.ArgumentParser, out: str) -> None:
     parser.add_argument("--model", default=None, help="catalogue key, Hub id or local folder")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
+    parser.add_argument(
+        "--dtype", default="auto", help="of the target: auto, bf16 or fp32 (default: auto)"
+    )
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: torch's choice)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
@@ -49,6 +52,7 @@ def _features(parser: argparse.ArgumentParser) -> None:
 def _data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpus", type=Path, default=None, help="corpus folder")
     parser.add_argument("--features", type=Path, default=None, help="features folder")
+    parser.add_argument("--minutes", type=float, default=0.0, help="end after so long; 0: no clock")
     parser.add_argument("--export", type=Path, default=None, help="write the published format here")
 
 
@@ -58,8 +62,8 @@ def _eagle3(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=int, default=2_000_000, help="rows to see in all")
     parser.add_argument("--layers", default="", help="fused hidden_states, three of the cached ones")
     parser.add_argument("--draft-vocab", type=int, default=4096)
-    parser.add_argument("--rate", type=float, default=4e-4, help="learning rate")
-    parser.add_argument("--batch-tokens", type=int, default=512)
+    parser.add_argument("--rate", type=float, default=6e-4, help="learning rate")
+    parser.add_argument("--batch-tokens", type=int, default=1024)
     parser.add_argument("--evaluate-every", type=int, default=50_000)
     parser.set_defaults(run=_run)
 

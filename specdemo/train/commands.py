@@ -19,6 +19,7 @@ from . import corpus, draft_model, eagle3, features, medusa, publish
 from .data import FeatureInfo, FeatureStore
 from .eagle3_model import HeadSizes
 from .loop import Progress
+from .precision import half_pays
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,9 +45,11 @@ def folder(given: Path | None, name: str) -> Path:
 
 
 def _load(args: argparse.Namespace) -> tuple[Any, Any]:
-    """The target in fp32 (bf16 on a GPU, where it is faster) and its tokenizer."""
+    """The target and its tokenizer; ``auto``: in bf16 where that is faster, else in fp32."""
     gpu = args.device == "cuda" or (args.device == "auto" and torch.cuda.is_available())
-    return load_model(args.model or DEFAULT, "bf16" if gpu else "fp32", args.device)
+    quick = "bf16" if half_pays("cuda" if gpu else "cpu") else "fp32"
+    dtype = quick if args.dtype == "auto" else args.dtype
+    return load_model(args.model or DEFAULT, dtype, args.device)
 
 
 def _corpus(args: argparse.Namespace) -> None:
@@ -154,7 +157,7 @@ def _eagle3(args: argparse.Namespace) -> None:
         store, _weights(model), plan, folder(args.out, "eagle3"), sizes, model.device, _stops(model)
     )
     figures = trainer.run()
-    print(eagle3.short(figures))
+    print(trainer.short(figures))
     if args.export:
         name = args.model or DEFAULT
         publish.eagle3(args.export, trainer.published(), sizes, name)
@@ -162,7 +165,7 @@ def _eagle3(args: argparse.Namespace) -> None:
             args.export,
             f"EAGLE-3 head for {name}",
             "Trained by `specdemo train eagle3`.",
-            publish.facts(store, trainer.seen, eagle3.short(figures)),
+            publish.facts(store, trainer.seen, trainer.short(figures)),
         )
 
 
@@ -180,7 +183,7 @@ def _medusa(args: argparse.Namespace) -> None:
         _stops(model),
     )
     figures = trainer.run()
-    print(medusa.short(figures))
+    print(trainer.short(figures))
     if args.export:
         name = args.model or DEFAULT
         publish.medusa(args.export, trainer.published(), args.heads, name, figures["accuracies"])
@@ -188,7 +191,7 @@ def _medusa(args: argparse.Namespace) -> None:
             args.export,
             f"Medusa heads for {name}",
             "Trained by `specdemo train medusa`.",
-            publish.facts(store, trainer.seen, medusa.short(figures)),
+            publish.facts(store, trainer.seen, trainer.short(figures)),
         )
 
 
@@ -207,7 +210,7 @@ def _draft_model(args: argparse.Namespace) -> None:
         _stops(model),
     )
     figures = trainer.run()
-    print(figures)
+    print(trainer.short(figures))
     if args.export:
         name = args.model or DEFAULT
         trainer.publish(args.export, tokenizer)
@@ -215,5 +218,5 @@ def _draft_model(args: argparse.Namespace) -> None:
             args.export,
             f"Draft model for {name}",
             "Trained by `specdemo train draft-model`.",
-            publish.facts(store, trainer.seen, str(figures)),
+            publish.facts(store, trainer.seen, trainer.short(figures)),
         )

@@ -155,3 +155,13 @@ def batches(samples: Sequence[Sample], tokens: int, order: Sequence[int]) -> Ite
             group, size = [], 0
     if group:
         yield group
+
+
+def draft_vocabulary(corpus: Path, vocab: int, size: int, extra: Sequence[int] = ()) -> Tensor:
+    """The ``size`` most frequent ids of the answers, sorted, int64; ``extra`` ids are always in."""
+    counts = torch.zeros(vocab, dtype=torch.float64)
+    for path in shard_paths(corpus):
+        for row in read_shard(path).rows:
+            counts += torch.bincount(row.ids[row.response_start :], minlength=vocab)
+    counts[list(extra)] = torch.inf
+    return counts.topk(size).indices.sort().values

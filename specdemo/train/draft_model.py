@@ -9,8 +9,7 @@ some drawn at random, so that no row of the vocabulary is forgotten.
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,11 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from .data import FeatureStore, Sample, batches
+from .checkpoint import Averaged, Checkpoint
+from .data import FeatureStore, Sample, draft_vocabulary
 from .draft_init import warm_start
-from .eagle3 import draft_vocabulary
-from .loop import Averaged, Checkpoint, Progress, pad
+from .loop import Training, pad
+from .precision import compute_dtype, mixed, soft_entropy
 
 
 @dataclass(slots=True)
@@ -37,6 +37,7 @@ class Plan:
     frequent: int = 4096
     negatives: int = 256
     tokens: int = 4_000_000
+    minutes: float = 0.0
     batch_tokens: int = 1024
     rate: float = 5e-4
     warm_up: int = 100
@@ -84,7 +85,7 @@ def make_model(plan: Plan, target: Any) -> Any:
     return LlamaForCausalLM(config).float()
 
 
-class Trainer:
+class Trainer(Training):
     def __init__(
         self,
         store: FeatureStore,
@@ -96,10 +97,11 @@ class Trainer:
         eos: Sequence[int] = (),
     ) -> None:
         """``embedding`` ``[V, H]``: the target's (tied) embeddings; ``config``: its configuration."""
+        super().__init__()
         self.store, self.plan, self.device = store, plan, device
         self.embedding = embedding.to(device)
         self.final = len(store.info.layers) - 1
-        self.random, self.seen = random.Random(plan.seed), 0
+        self.random.seed(plan.seed)
         self.frequent = draft_vocabulary(store.corpus, store.info.vocab, plan.frequent, eos).to(device)
         torch.manual_seed(plan.seed)
         self.model: Any = make_model(plan, config)
@@ -108,6 +110,7 @@ class Trainer:
         self.checkpoint = Checkpoint(folder)
         if not self.checkpoint.file.exists():
             self._start()
+        self.module = self.model
         self.optimiser = torch.optim.AdamW(
             self.model.parameters(), lr=plan.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
         )
@@ -154,54 +157,24 @@ class Trainer:
             pad(weights, length).to(self.device),
         )
 
-    def loss(self, samples: Sequence[Sample]) -> Tensor:
-        ids, final, weight = self._batch(samples)
-        output = self.model.model(ids, use_cache=False).last_hidden_state
+    def loss(self, group: Sequence[Sample]) -> Tensor:
+        """Weighted mean over positions of the batch."""
+        ids, final, weight = self._batch(group)
+        with mixed(self.device):
+            output = self.model.model(ids, use_cache=False).last_hidden_state
         used = weight > 0
-        made, states, share = output[used], final[used], weight[used]
+        made, states, share = output[used].float(), final[used], weight[used]
         table = self.model.model.embed_tokens.weight
         drawn = torch.randint(len(table), (self.plan.negatives,), device=self.device)
         candidates = torch.cat([self.frequent, ids.flatten(), drawn]).unique()
+        half = compute_dtype(self.device)
         with torch.no_grad():
-            expected = F.linear(states, self.embedding[candidates]).softmax(-1)
+            expected = F.linear(states.to(half), self.embedding[candidates].to(half)).softmax(-1)
             wanted = states @ self.reduce
             spread = wanted.var(0).mean()
-        entropy = -(expected * F.linear(made, table[candidates]).log_softmax(-1)).sum(-1)
+        entropy = soft_entropy(F.linear(made.to(half), table[candidates].to(half)), expected)
         error = (made - wanted).square().mean(-1) / spread
         return ((entropy + self.plan.regression * error) * share).sum() / share.sum()
-
-    def run(self, tick: Callable[[], None] = lambda: None) -> dict[str, Any]:
-        """Train until ``plan.tokens`` tokens are seen; returns the last held-out figures.
-        ``tick`` is called after every step and may raise to end the training."""
-        plan, progress = self.plan, Progress(self.plan.tokens)
-        figures = self.evaluate()
-        self.checkpoint.log(seen=self.seen, **figures)
-        next_look = self.seen + plan.evaluate_every
-        while self.seen < plan.tokens:
-            self.store.refresh()
-            order = list(range(len(self.store.train)))
-            self.random.shuffle(order)
-            for group in batches(self.store.train, plan.batch_tokens, order):
-                for settings in self.optimiser.param_groups:
-                    settings["lr"] = plan.rate * min(1.0, (self.average.count + 1) / plan.warm_up)
-                loss = self.loss(group)
-                self.optimiser.zero_grad(set_to_none=True)
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-                self.optimiser.step()
-                self.average.update(self.model)
-                self.seen += sum(len(s.row.ids) for s in group)
-                progress.show(self.seen, f"loss {float(loss.detach()):.3f} {json.dumps(figures)}")
-                tick()
-                if self.seen >= next_look or self.seen >= plan.tokens:
-                    next_look = self.seen + plan.evaluate_every
-                    figures = self.evaluate()
-                    self.checkpoint.log(seen=self.seen, loss=float(loss.detach()), **figures)
-                    self.save()
-                    progress.show(self.seen, json.dumps(figures), force=True)
-                if self.seen >= plan.tokens:
-                    break
-        return figures
 
     @torch.no_grad()
     def evaluate(self, rows: int = 40) -> dict[str, Any]:
@@ -222,6 +195,10 @@ class Trainer:
                 chains += len(right) - 2
         self.average.swap(self.model)
         return {"top1": round(hits / max(count, 1), 4), "chain": round(chain / max(chains, 1), 4)}
+
+    @staticmethod
+    def short(figures: dict[str, Any]) -> str:
+        return json.dumps(figures)
 
     def save(self) -> None:
         state = {"seen": self.seen, "reduce": self.reduce.cpu()}

@@ -8,9 +8,7 @@ helps most early on; the published recipe has none). Later draft steps weigh ``d
 from __future__ import annotations
 
 import json
-import random
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +17,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .data import FeatureStore, Sample, batches, read_shard, shard_paths
+from .checkpoint import Averaged, Checkpoint
+from .data import FeatureStore, Sample, batches, draft_vocabulary
 from .eagle3_batch import Batch, make_batch
 from .eagle3_init import WarmStart
 from .eagle3_model import Eagle3, HeadSizes
-from .loop import Averaged, Checkpoint, Progress
+from .loop import Training
+from .optimiser import muon
+from .precision import compute_dtype, mixed, soft_entropy
 
 
 @dataclass(slots=True)
@@ -35,15 +36,16 @@ class Plan:
     draft_vocab: int = 4096
     intermediate: int = 1536
     tokens: int = 2_000_000
-    batch_tokens: int = 512
-    rate: float = 4e-4
+    minutes: float = 0.0
+    batch_tokens: int = 1024
+    rate: float = 6e-4
     warm_up: int = 50
     warm_start: int = 150_000
     decay: float = 0.8
     regression: float = 0.5
     prompt_weight: float = 0.3
     average: float = 0.998
-    schedule: tuple[tuple[int, int], ...] = ((0, 1), (200_000, 2), (500_000, 3))
+    schedule: tuple[tuple[int, int], ...] = ((0, 1), (300_000, 2), (800_000, 3))
     evaluate_every: int = 50_000
     seed: int = 0
 
@@ -51,17 +53,7 @@ class Plan:
         return [steps for start, steps in self.schedule if seen >= start][-1]
 
 
-def draft_vocabulary(corpus: Path, vocab: int, size: int, extra: Sequence[int] = ()) -> Tensor:
-    """The ``size`` most frequent ids of the answers, sorted, int64; ``extra`` ids are always in."""
-    counts = torch.zeros(vocab, dtype=torch.float64)
-    for path in shard_paths(corpus):
-        for row in read_shard(path).rows:
-            counts += torch.bincount(row.ids[row.response_start :], minlength=vocab)
-    counts[list(extra)] = torch.inf
-    return counts.topk(size).indices.sort().values
-
-
-class Trainer:
+class Trainer(Training):
     """One training: data, head, optimiser, checkpoint."""
 
     def __init__(
@@ -75,25 +67,19 @@ class Trainer:
         eos: Sequence[int] = (),
     ) -> None:
         """``weights``: ``embedding`` and ``head`` ``[V, H]`` of the target."""
+        super().__init__()
         self.store, self.plan, self.device = store, plan, device
         self.columns = [store.info.layers.index(layer) for layer in plan.layers]
         self.final_column = len(store.info.layers) - 1
         self.embedding = weights["embedding"].to(device)
         self.target_head = weights["head"].to(device)
         self.checkpoint = Checkpoint(folder)
-        self.head = Eagle3(sizes).to(device)
+        self.module = self.head = Eagle3(sizes).to(device)
         self.scale = torch.ones(len(plan.layers) * sizes.target_hidden)
-        self.seen = 0
         self.vocabulary = draft_vocabulary(store.corpus, sizes.vocab, sizes.draft_vocab, eos)
-        self.random = random.Random(plan.seed)
+        self.random.seed(plan.seed)
         self._prepare()
-        self.optimiser = torch.optim.AdamW(
-            [p for p in self.head.parameters() if p.requires_grad],
-            lr=plan.rate,
-            betas=(0.9, 0.95),
-            weight_decay=0.01,
-            fused=True,
-        )
+        self.optimiser = muon(self.head, plan.rate)
         self.average = Averaged(self.head, plan.average)
         state = self.checkpoint.load(self.head, self.optimiser, self.average)
         if state is not None:
@@ -101,6 +87,7 @@ class Trainer:
             self.vocabulary, self.scale = state["vocabulary"], state["scale"]
             self.random.seed(plan.seed + self.seen)
         self.scale = self.scale.to(device)
+        self.rows = self.head.lm_head.weight.detach().to(compute_dtype(device))  # frozen
 
     def _prepare(self) -> None:
         """Frozen head and warm start (overwritten when a checkpoint is resumed)."""
@@ -124,79 +111,34 @@ class Trainer:
         figures = start.run(data, generator)
         self.checkpoint.log(event="warm start", **figures, plan=asdict(self.plan))
 
-    def run(self, tick: Callable[[], None] = lambda: None) -> dict[str, Any]:
-        """Train until ``plan.tokens`` rows are seen; returns the last held-out figures.
-        ``tick`` is called after every step and may raise to end the training."""
-        progress = Progress(self.plan.tokens)
-        figures = self.evaluate()
-        next_look = self.seen + self.plan.evaluate_every
-        started = time.monotonic()
-        while self.seen < self.plan.tokens:
-            self.store.refresh()
-            order = list(range(len(self.store.train)))
-            self.random.shuffle(order)
-            for group in batches(self.store.train, self.plan.batch_tokens, order):
-                loss = self.step(group)
-                self.seen += sum(len(s.row.ids) for s in group)
-                progress.show(self.seen, f"loss {loss:.3f} held-out {short(figures)}")
-                tick()
-                if self.seen >= next_look or self.seen >= self.plan.tokens:
-                    next_look = self.seen + self.plan.evaluate_every
-                    figures = self.evaluate()
-                    figures["seconds"] = round(time.monotonic() - started)
-                    self.checkpoint.log(seen=self.seen, loss=loss, **figures)
-                    self.save()
-                    progress.show(self.seen, short(figures), force=True)
-                    if self.store.refresh():
-                        break  # a new round over the data, with what has come in
-                if self.seen >= self.plan.tokens:
-                    break
-        return figures
-
-    def step(self, group: Sequence[Sample]) -> float:
-        """One update; the loss."""
-        plan = self.plan
-        steps = plan.steps(self.seen)
-        batch = self._batch(group, steps, plan.prompt_weight)
-        for settings in self.optimiser.param_groups:
-            settings["lr"] = plan.rate * min(1.0, (self.average.count + 1) / plan.warm_up)
-        loss = self.loss(batch)
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.head.parameters(), 0.5)
-        self.optimiser.step()
-        self.average.update(self.head)
-        return float(loss.detach())
-
     def _batch(self, group: Sequence[Sample], steps: int, prompt_weight: float) -> Batch:
         return make_batch(group, self.columns, self.final_column, steps, prompt_weight, self.device)
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, group: Sequence[Sample]) -> Tensor:
         """Weighted mean over positions and draft steps."""
         plan = self.plan
-        outputs = self.head.unroll(
-            batch.features * self.scale,
-            [F.embedding(batch.tokens(i), self.embedding) for i in range(batch.steps)],
-        )
-        total, weights = torch.zeros((), device=self.device), 0.0
-        label_rows = batch.final.flatten(0, 1)
-        chosen = batch.weight.flatten() > 0
-        spots = torch.full_like(batch.weight.flatten(), -1, dtype=torch.int64)
-        spots[chosen] = torch.arange(int(chosen.sum()), device=self.device)
-        spots = spots.view(batch.weight.shape)
+        batch = self._batch(group, plan.steps(self.seen), plan.prompt_weight)
+        used = batch.weight > 0
+        spots = torch.zeros(batch.weight.shape, dtype=torch.int64, device=self.device)
+        spots[used] = torch.arange(int(used.sum()), device=self.device)
         with torch.no_grad():  # labels once for all steps
-            logs = F.linear(label_rows[chosen], self.head.lm_head.weight)  # [P, draft V]
-            probabilities = logs.softmax(-1)
-            spread = label_rows[chosen].var(0).mean()
+            states = batch.final[used]
+            expected = F.linear(states.to(self.rows.dtype), self.rows).softmax(-1)  # [P, draft V]
+            spread = states.var(0).mean()
+        with mixed(self.device):
+            outputs = self.head.unroll(
+                batch.features * self.scale,
+                [F.embedding(batch.tokens(i), self.embedding) for i in range(batch.steps)],
+            )
+        total, weights = torch.zeros((), device=self.device), 0.0
         for step, output in enumerate(outputs):
             final, weight = batch.labels(step)
-            length = final.shape[1]
-            used = weight > 0
-            normed = self.head.norm(output[used])  # [P', H]
-            expected = probabilities[spots[:, step : step + length][used]]
-            entropy = -(expected * self.head.lm_head(normed).log_softmax(-1)).sum(-1)
-            error = (normed - final[used]).square().mean(-1) / spread
-            share = weight[used] * plan.decay**step
+            here = weight > 0
+            normed = self.head.norm(output[here])  # [P', H]
+            logits = F.linear(normed.to(self.rows.dtype), self.rows)
+            entropy = soft_entropy(logits, expected[spots[:, step : step + final.shape[1]][here]])
+            error = (normed - final[here]).square().mean(-1) / spread
+            share = weight[here] * plan.decay**step
             total = total + ((entropy + plan.regression * error) * share).sum()
             weights += float(share.sum())
         return total / weights
@@ -263,7 +205,6 @@ class Trainer:
         known[self.vocabulary] = True
         return {**tensors, "d2t": self.vocabulary - index, "t2d": known}
 
-
-def short(figures: dict[str, Any]) -> str:
-    """Held-out figures for the progress line."""
-    return json.dumps({k: figures[k] for k in ("top1", "top3", "chain")})
+    @staticmethod
+    def short(figures: dict[str, Any]) -> str:
+        return json.dumps({k: figures[k] for k in ("top1", "top3", "chain")})

@@ -126,7 +126,7 @@ class Eagle3(nn.Module):
         Step i of row t attends to the step-0 keys up to t and to its own chain, steps 1 to i, which
         is what drafting does after t true rows."""
         layer, attention = self.midlayer, self.midlayer.self_attn
-        hidden = self.fc(features)
+        hidden = self.fc(features).to(features.dtype)  # the residual stays wide in mixed precision
         length = hidden.shape[1]
         cos, sin = self.rope(length + len(embedded), hidden.device)
         keys: list[Tensor] = []
@@ -150,12 +150,12 @@ class Eagle3(nn.Module):
 
 def chain_attention(q: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
     """Causal over ``keys[0]``, and the same row of every later entry. ``[B, heads, T, D]``."""
-    if len(keys) == 1:
-        return F.scaled_dot_product_attention(q, keys[0], values[0], is_causal=True)
     length, scale = q.shape[2], q.shape[3] ** -0.5
     scores = (q @ keys[0].transpose(-1, -2)) * scale
     future = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
     scores = scores.masked_fill(future, -torch.inf)
+    if len(keys) == 1:
+        return scores.softmax(-1) @ values[0]
     own = torch.stack([(q * k).sum(-1) for k in keys[1:]], dim=-1) * scale  # [B, heads, T, steps]
     weights = torch.cat([scores, own], dim=-1).softmax(-1)
     mixed = weights[..., :length] @ values[0]

@@ -10,8 +10,7 @@ its offset.
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .data import FeatureStore, Sample, batches
-from .eagle3 import draft_vocabulary
+from .checkpoint import Averaged, Checkpoint
+from .data import FeatureStore, Sample, batches, draft_vocabulary
 from .eagle3_init import Ridge
-from .loop import Averaged, Checkpoint, Progress
+from .loop import Training
+from .precision import compute_dtype, mixed, soft_entropy
 
 RANKS = 10  # accuracies are measured down to this rank
 
@@ -34,7 +34,8 @@ class Plan:
     heads: int = 3
     draft_vocab: int = 4096
     tokens: int = 1_000_000
-    batch_tokens: int = 512
+    minutes: float = 0.0
+    batch_tokens: int = 1024
     rate: float = 5e-4
     warm_up: int = 50
     warm_start: int = 150_000
@@ -59,7 +60,7 @@ class Heads(nn.Module):
         return x + F.silu(torch.einsum("kij,nj->kni", self.weight, x) + self.bias[:, None])
 
 
-class Trainer:
+class Trainer(Training):
     def __init__(
         self,
         store: FeatureStore,
@@ -70,14 +71,15 @@ class Trainer:
         eos: Sequence[int] = (),
     ) -> None:
         """``output`` ``[V, H]``: the target's output head."""
+        super().__init__()
         self.store, self.plan, self.device = store, plan, device
         self.target_head = output.to(device)
         self.final = len(store.info.layers) - 1
         self.vocabulary = draft_vocabulary(store.corpus, store.info.vocab, plan.draft_vocab, eos)
         self.rows = self.target_head[self.vocabulary.to(device)]
-        self.heads = Heads(plan.heads, store.info.hidden, plan.draft_vocab).to(device)
+        self.module = self.heads = Heads(plan.heads, store.info.hidden, plan.draft_vocab).to(device)
         self.checkpoint = Checkpoint(folder)
-        self.random, self.seen = random.Random(plan.seed), 0
+        self.random.seed(plan.seed)
         if not self.checkpoint.file.exists():
             self._warm_start()
         self.optimiser = torch.optim.AdamW(
@@ -120,51 +122,21 @@ class Trainer:
             self.heads.output[index] = self.rows @ fit.solve(0.02).to(self.device)
         self.checkpoint.log(event="warm start", rows=seen, plan=asdict(self.plan))
 
-    def loss(self, samples: Sequence[Sample]) -> Tensor:
-        x, later = self._states(samples)
-        outputs = self.heads(x)  # [K, N, H]
+    def loss(self, group: Sequence[Sample]) -> Tensor:
+        x, later = self._states(group)
+        half = compute_dtype(self.device)
+        rows = self.rows.to(half)
         total, weights = torch.zeros((), device=self.device), 0.0
-        for index, (made, final) in enumerate(zip(outputs, later, strict=True)):
-            with torch.no_grad():
-                expected = F.linear(final, self.rows).softmax(-1)
-            logs = F.linear(made, self.heads.output[index]).log_softmax(-1)
-            entropy = -(expected * logs).sum(-1).mean()
-            total = total + self.plan.decay**index * entropy
-            weights += self.plan.decay**index
+        with mixed(self.device):
+            outputs = self.heads(x)  # [K, N, H]
+            for index, (made, final) in enumerate(zip(outputs, later, strict=True)):
+                with torch.no_grad():
+                    expected = F.linear(final.to(half), rows).softmax(-1)
+                logits = F.linear(made, self.heads.output[index])
+                entropy = soft_entropy(logits, expected).mean()
+                total = total + self.plan.decay**index * entropy
+                weights += self.plan.decay**index
         return total / weights
-
-    def run(self, tick: Callable[[], None] = lambda: None) -> dict[str, Any]:
-        """Train until ``plan.tokens`` tokens are seen; returns the last held-out figures.
-        ``tick`` is called after every step and may raise to end the training."""
-        plan, progress = self.plan, Progress(self.plan.tokens)
-        figures = self.evaluate()
-        self.checkpoint.log(seen=self.seen, **figures)
-        next_look = self.seen + plan.evaluate_every
-        while self.seen < plan.tokens:
-            self.store.refresh()
-            order = list(range(len(self.store.train)))
-            self.random.shuffle(order)
-            for group in batches(self.store.train, plan.batch_tokens, order):
-                for settings in self.optimiser.param_groups:
-                    settings["lr"] = plan.rate * min(1.0, (self.average.count + 1) / plan.warm_up)
-                loss = self.loss(group)
-                self.optimiser.zero_grad(set_to_none=True)
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(self.heads.parameters(), 0.5)
-                self.optimiser.step()
-                self.average.update(self.heads)
-                self.seen += sum(len(s.row.ids) for s in group)
-                progress.show(self.seen, f"loss {float(loss.detach()):.3f} {short(figures)}")
-                tick()
-                if self.seen >= next_look or self.seen >= plan.tokens:
-                    next_look = self.seen + plan.evaluate_every
-                    figures = self.evaluate()
-                    self.checkpoint.log(seen=self.seen, loss=float(loss.detach()), **figures)
-                    self.save()
-                    progress.show(self.seen, short(figures), force=True)
-                if self.seen >= plan.tokens:
-                    break
-        return figures
 
     @torch.no_grad()
     def evaluate(self, rows: int = 40) -> dict[str, Any]:
@@ -202,6 +174,6 @@ class Trainer:
             tensors[f"{index}.1.weight"] = output[index].clone()
         return tensors
 
-
-def short(figures: dict[str, Any]) -> str:
-    return json.dumps({"top1": [row[0] for row in figures["accuracies"]]})
+    @staticmethod
+    def short(figures: dict[str, Any]) -> str:
+        return json.dumps({"top1": [row[0] for row in figures["accuracies"]]})
