@@ -139,26 +139,30 @@ _PARAGRAPH = (
     "until a cable was laid along the sea bed. The last keeper left in 1986, and the lamp has "
     "turned by itself ever since."
 )
-_CODE = '''def average(numbers):
-    """Return the mean of a list of numbers."""
-    total = 0
-    for number in numbers:
-        total = total + number
-    return total / len(numbers)'''
+_CODE = """def area(width, height):
+    if width < 0 or height < 0:
+        raise ValueError("A side cannot be negative.")
+    return width * height"""
 
+# Each was tried with the embedded model: the first three make it write text that returns, in verses of
+# its own, copied, or as code; what a translation needs stands nowhere before.
 PROMPTS: tuple[Prompt, ...] = (
-    Prompt("repeat", f"Repeat this paragraph three times, word for word:\n\n{_PARAGRAPH}"),
+    Prompt(
+        "repeat",
+        "Write a poem of four verses. Every verse ends with the line: "
+        "and the lamp turns round and round.",
+    ),
+    Prompt("copy", f"Repeat this paragraph word for word:\n\n{_PARAGRAPH}"),
     Prompt(
         "edit_code",
-        f"Rename the variable total to amount in this function, and change nothing else:\n\n{_CODE}",
+        f"Here is a function:\n\n```python\n{_CODE}\n```\n\nWrite it again with type hints.",
     ),
     Prompt(
         "translate",
-        "Translate into French: The train to the coast leaves at nine. "
-        "Take a coat with you, because the wind is cold by the sea.",
+        "Translate into Spanish: Good morning, my friend. The sun is shining and the birds are singing.",
     ),
     Prompt("story", "Write a short story about a fox who finds a radio in the forest."),
-    Prompt("emoji", "Describe a day at the beach, with an emoji after every sentence. 🏖️ 👩‍👧 🐚"),
+    Prompt("emoji", "Copy this line three times:\n🌊 大海 sea, 🐚 贝壳 shell, 🌙 月亮 moon"),
 )
 
 

@@ -63,12 +63,13 @@ def test_heads_are_found_by_key_and_by_hub_id() -> None:
     assert catalog.heads_for(catalog.DEFAULT) == ()
 
 
-def test_example_prompts_are_the_five_promised() -> None:
+def test_example_prompts_are_those_promised() -> None:
     prompts = {prompt.key: prompt.text for prompt in catalog.PROMPTS}
-    assert list(prompts) == ["repeat", "edit_code", "translate", "story", "emoji"]
-    assert "three times" in prompts["repeat"]
+    assert list(prompts) == ["repeat", "copy", "edit_code", "translate", "story", "emoji"]
+    assert "Every verse" in prompts["repeat"]
     assert "def " in prompts["edit_code"]
     assert any(ord(char) > 0xFFFF for char in prompts["emoji"])
+    assert any("\u4e00" <= char <= "\u9fff" for char in prompts["emoji"])
 
 
 def test_the_catalogue_loads_no_torch() -> None:

@@ -37,7 +37,8 @@ export class Header {
   }
 
   flipSize() {
-    const on = document.body.classList.toggle("projector");
+    const on = document.documentElement.classList.toggle("projector");
+    document.dispatchEvent(new Event("specdemo:theme")); // charts take their type size from the page
     this.large.setAttribute("aria-pressed", String(on));
   }
 

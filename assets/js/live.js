@@ -73,9 +73,9 @@ export class Live {
     this.plainLane = h("section", { class: "lane lane-plain" }, this.heads.plain, this.streams.plain.box);
     root.classList.add("live");
     root.append(
-      voice,
-      h("div", { class: "top" }, speedup, status),
+      voice, controls,
       h("div", { class: "stage" },
+        h("div", { class: "top" }, speedup, status),
         h("div", { class: "lanes" },
           badge, this.turns, this.prompt,
           h("section", { class: "lane lane-main" },
@@ -83,7 +83,6 @@ export class Live {
             this.streams.main.box),
           this.inspector.box, this.plainLane),
         h("div", { class: "side" }, chart, legend)),
-      controls,
     );
     this.run = null;
     this.said = null;

@@ -5,13 +5,8 @@ import { t, number, percent, words } from "./words.js";
 import { store } from "./store.js";
 import { plot, ticks } from "./svgplot.js";
 import { Voice } from "./status.js";
-
-// How many tokens of two runs are the same from the start.
-export function common(a, b) {
-  let i = 0;
-  while (i < a.length && i < b.length && a[i].id === b[i].id) i += 1;
-  return i;
-}
+import { common, textFrom } from "./diff.js";
+import { Rules } from "./rules.js";
 
 // What the server needs to measure the gap where the texts part.
 export function parting() {
@@ -39,7 +34,8 @@ export class Lossless {
     this.bug = h("p", { class: "bug" });
     this.result = h("div", { class: "result" });
     this.charts = h("div", { class: "pair" });
-    root.append(this.voice.box, this.drawTitle, this.drawAbout, this.bug, this.result, this.charts, this.title, this.about, this.verdict, this.gap, this.texts);
+    this.rules = new Rules();
+    root.append(this.voice.box, this.drawTitle, this.drawAbout, this.bug, this.result, this.charts, this.title, this.about, this.verdict, this.gap, this.texts, this.rules.box);
     this.drawn = "";
   }
 
@@ -51,6 +47,7 @@ export class Lossless {
     setText(this.drawAbout, t("draw_about"));
     this.texts_();
     this.experiment();
+    this.rules.update();
   }
 
   texts_() {
@@ -75,14 +72,7 @@ export class Lossless {
     if (!same && gap && gap.run === main.uid) {
       setText(this.gap, t(gap.tie ? "gap_tie" : "gap_bug", { gap: number(Math.abs(gap.gap), 4), tolerance: gap.tolerance, plain: gap.ranks[0], main: gap.ranks[1] }));
     } else if (!same && greedy) setText(this.gap, t(store.label?.kind === "live" ? "gap_unmeasured" : "gap_not_live"));
-    this.texts.replaceChildren(this.text(t("lane_plain"), plain, at), this.text(t("lane_main", { drafter: main.started.drafter }), main, at));
-  }
-
-  text(title, run, at) {
-    const before = run.tokens.slice(0, at).map((x) => x.text).join("");
-    const after = run.tokens.slice(at).map((x) => x.text).join("");
-    return h("section", {}, h("h3", {}, title),
-      h("p", { class: "plain-text", tabindex: "0" }, before, after || at < run.tokens.length ? h("mark", {}, after || visible("")) : null));
+    this.texts.replaceChildren(textFrom(t("lane_plain"), plain, at), textFrom(t("lane_main", { drafter: main.started.drafter }), main, at));
   }
 
   experiment() {

@@ -10,6 +10,11 @@ export function cssColour(name) {
   return getComputedStyle(document.body).getPropertyValue(name).trim();
 }
 
+// Pixels of a type size given for the page's usual size: the projector mode makes all type larger.
+export function typeSize(pixels) {
+  return (pixels * parseFloat(getComputedStyle(document.documentElement).fontSize)) / 16;
+}
+
 export class RaceChart {
   constructor() {
     this.box = h("div", { class: "chart", role: "img" });
@@ -39,16 +44,17 @@ export class RaceChart {
   layout() {
     const ink = cssColour("--ink-soft");
     const grid = cssColour("--rule");
-    const axis = { color: ink, gridcolor: grid, zeroline: false, linecolor: grid, fixedrange: false, tickfont: { size: 11 } };
+    const title = (text, more = {}) => ({ text, font: { size: typeSize(12.5), color: ink }, ...more });
+    const axis = { color: ink, gridcolor: grid, zeroline: false, linecolor: grid, fixedrange: false, tickfont: { size: typeSize(11.5) } };
     return {
       autosize: true,
-      margin: { l: 44, r: 14, t: 8, b: 38 },
+      margin: { l: typeSize(44), r: 14, t: 8, b: typeSize(38) },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: "system-ui, sans-serif", size: 12, color: ink },
+      font: { family: "system-ui, sans-serif", size: typeSize(12.5), color: ink },
       showlegend: false, hovermode: "x", uirevision: "keep",
-      xaxis: { ...axis, title: { text: t("chart_time"), standoff: 6 }, rangemode: "tozero", anchor: "y2" },
-      yaxis: { ...axis, title: { text: t("chart_tokens") }, rangemode: "tozero", domain: [0.4, 1] },
-      yaxis2: { ...axis, title: { text: t("chart_speedup") }, rangemode: "tozero", domain: [0, 0.3], nticks: 4 },
+      xaxis: { ...axis, title: title(t("chart_time"), { standoff: 6 }), rangemode: "tozero", anchor: "y2" },
+      yaxis: { ...axis, title: title(t("chart_tokens")), rangemode: "tozero", domain: [0.4, 1] },
+      yaxis2: { ...axis, title: title(t("chart_speedup")), rangemode: "tozero", domain: [0, 0.3], nticks: 4 },
       shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, yref: "y2", y0: 1, y1: 1, line: { color: cssColour("--slower"), width: 1, dash: "dash" } }],
       annotations: this.labels(ink),
     };
@@ -57,7 +63,7 @@ export class RaceChart {
   // Direct labels at the ends of the lines instead of a legend.
   labels(ink) {
     const names = [t("chart_speculative"), t("chart_plain")];
-    const labels = [{ text: t("chart_break_even"), xref: "paper", x: 1, xanchor: "right", yref: "y2", y: 1, yanchor: "bottom", showarrow: false, font: { size: 10, color: ink } }];
+    const labels = [{ text: t("chart_break_even"), xref: "paper", x: 1, xanchor: "right", yref: "y2", y: 1, yanchor: "bottom", showarrow: false, font: { size: typeSize(11), color: ink } }];
     SLOTS.forEach((slot, i) => {
       const run = store.runs.get(slot);
       const count = store.shown(run);
@@ -66,7 +72,7 @@ export class RaceChart {
       const left = i === 0 && round.end < 0.6 * this.span;
       labels.push({
         x: round.end / 1000, y: round.last, text: names[i], showarrow: false, xanchor: left ? "left" : "right", yanchor: "bottom",
-        font: { size: 12, color: cssColour(i ? "--target-ink" : "--accepted-ink") },
+        font: { size: typeSize(12.5), color: cssColour(i ? "--target-ink" : "--accepted-ink") },
       });
     });
     return labels;

@@ -29,9 +29,9 @@ export class Why {
     this.running = new Voice("live"); // the check is a run like any other
     this.parts = {};
     for (const name of ["waterfall", "prediction", "curve", "guess"]) {
-      this.parts[name] = { title: h("h2"), words: h("p", { class: "sd-prose" }), picture: h("div", { class: "picture" }) };
+      this.parts[name] = { name, title: h("h2"), words: h("p", { class: "sd-prose" }), picture: h("div", { class: "picture" }) };
     }
-    root.append(this.voice.box, this.running.box, ...Object.values(this.parts).map((p) => h("section", { class: "part" }, p.title, p.words, p.picture)));
+    root.append(this.voice.box, this.running.box, ...Object.values(this.parts).map((p) => h("section", { class: `part part-${p.name}` }, p.title, p.words, p.picture)));
     this.drawn = "";
   }
 

@@ -38,7 +38,7 @@ class Scenario:
 
 
 SCENARIOS: tuple[Scenario, ...] = (
-    Scenario("repeat", "repeat", "ngram", {"gamma": 8}),
+    Scenario("repeat", "repeat", "ngram", {"gamma": 8, "branches": 2}, tokens=128),
     Scenario("story", "story", "early_exit", {"gamma": 3}, temperature=0.7),
     Scenario("self", "self", "draft_model", {"gamma": 4}, draft="target", tokens=64),
     Scenario(

@@ -64,7 +64,7 @@ class Page:
     def _live(self) -> None:
         make = self.make
         with gr.Column(elem_id="form"):
-            make.field(Field("prompt", "text", "", options={"lines": 3, "max_lines": 8}))
+            make.field(Field("prompt", "text", "", options={"lines": 2, "max_lines": 8}))
             with gr.Row(elem_id="examples"):
                 self.examples = [(p, make.button(f"example_{p.key}", size="sm")) for p in PRESETS]
             with gr.Row(elem_classes="sd-fields"):
@@ -140,6 +140,8 @@ class Page:
                 concurrency_id="device",
                 # Runs wait in the worker, which tells them their place.
                 concurrency_limit=self.backend.config.queue,
+                # A press while the last one's stream still closes counts too; the new run ends the old.
+                trigger_mode="multiple",
                 **QUIET,
             )
         for stop in self.stops:
@@ -151,7 +153,7 @@ class Page:
         self.new_chat.click(lambda: [], None, self.turns, **QUIET)
         named = self.make.named()
         for preset, button in self.examples:
-            chosen = {"prompt": preset.prompt, **preset.values}
+            chosen = {"prompt": preset.prompt, "mode": "single", **preset.values}
             button.click(partial(self.make.fill, chosen), None, list(named.values()), **QUIET)
         share = f"(...all) => window.specdemo.share({json.dumps(list(named))}, all)"
         self.share.click(None, list(named.values()), None, js=share, **QUIET)

@@ -95,6 +95,25 @@ LOSSLESS: dict[str, str] = {
         "Bug: the two logits there are {gap} apart, more than rounding ({tolerance}) explains. Plain "
         "decoding's token ranks {plain}, the other {main}."
     ),
+    "both_rules": "Run both rules",
+    "rules_title": "Typical next to exact",
+    "rules_about": (
+        "The same prompt, drafter and seed under both rules. The exact rule gives the target's own "
+        "text. The typical rule takes every draft that the target finds plausible: it accepts more, "
+        "and the text strays. The drift says how far."
+    ),
+    "rules_recorded": (
+        "A recorded pair: {drafter}, {model}, {dtype}, {device}. Run both rules takes the prompt of "
+        "the Live tab."
+    ),
+    "rules_live": "The prompt of the Live tab: {drafter}, {model}, {dtype}, {device}.",
+    "rules_missing": "Run both rules takes the prompt and the drafter of the Live tab.",
+    "rules_rule": "rule",
+    "drift_different": "not the target's first choice",
+    "drift_surprise": "mean −ln p, nats",
+    "drift_kl": "mean KL from the target, nats",
+    "drift_of": "{different} of {tokens}",
+    "drift_none": "no drift",
     "parting_none": (
         "There is no place to measure: run a prompt here, without a conversation, until texts part."
     ),

@@ -75,6 +75,23 @@ LOSSLESS: dict[str, str] = {
         "错误：那里的两个 logit 相差 {gap}，超出舍入（{tolerance}）所能解释。"
         "普通解码的词元排第 {plain}，另一个排第 {main}。"
     ),
+    "both_rules": "运行两条规则",
+    "rules_title": "typical 与 exact 并列",
+    "rules_about": (
+        "提示词、草稿方法和种子都相同，只换接受规则。exact 得到的就是目标模型自己的文本；"
+        "typical 接受目标模型认为合理的每个草稿词元：接受得更多，文本却会偏离。漂移说明偏了多远。"
+    ),
+    "rules_recorded": (
+        "录制的一对运行：{drafter}，{model}，{dtype}，{device}。按“运行两条规则”改用“实时”页的提示词。"
+    ),
+    "rules_live": "“实时”页的提示词：{drafter}，{model}，{dtype}，{device}。",
+    "rules_missing": "“运行两条规则”使用“实时”页的提示词和草稿方法。",
+    "rules_rule": "规则",
+    "drift_different": "不是目标首选的词元",
+    "drift_surprise": "平均 −ln p（nat）",
+    "drift_kl": "与目标分布的平均 KL（nat）",
+    "drift_of": "{tokens} 个中有 {different} 个",
+    "drift_none": "无漂移",
     "parting_none": "没有可测量之处：请在此运行一个提示词（不是对话），直到文本分开。",
 }
 

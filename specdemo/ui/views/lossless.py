@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ...errors import InputError
+from ...events import Finished
 from ...lesson import lossless
 from ...lesson.divergence import divergence
 from ...lesson.statistics import SURE, Fit
 from ...museum import KEYS, exhibits
 from ...prompt import check_text, encode
 from ...sampling import SamplingParams
+from ..backend import RULES
 from ..text import say_error
-from . import form
+from . import form, live
 from .bus import Bus
 from .measure import measured
 from .parts import Action, Call, Field, Tab
@@ -120,4 +122,27 @@ async def parting(call: Call) -> AsyncIterator[str]:
         yield page
 
 
-TAB = Tab("lossless", FIELDS, (Action("draw", experiment, primary=True), Action("measure_gap", parting)))
+async def both_rules(call: Call) -> AsyncIterator[str]:
+    """The Live tab's prompt with its drafter, judged by each acceptance rule in turn."""
+    bus = Bus([f"rule:{name}" for name in RULES])
+    try:
+        order = form.order(call.values, call.settings, [], call.backend.config.max_output)
+        order = replace(order, server="", trace=False)
+        call.backend.check(order)
+    except InputError as error:
+        yield Bus([]).error(say_error(call.lang, error)).text
+        return
+    for name in RULES:
+        finished: Finished | None = None
+        async for finished in live.one(call, f"rule:{name}", replace(order, rule=name), bus):  # noqa: B007
+            yield bus.text
+        if finished is None or finished.reason == "cancelled":
+            return
+
+
+ACTIONS = (
+    Action("draw", experiment, primary=True),
+    Action("measure_gap", parting),
+    Action("both_rules", both_rules),
+)
+TAB = Tab("lossless", FIELDS, ACTIONS)

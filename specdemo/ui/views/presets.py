@@ -20,12 +20,16 @@ class Preset:
     values: dict[str, Any] = field(default_factory=dict)
 
 
+LOOKUP: dict[str, Any] = {"drafter": "ngram", "temperature": 0.0, "ngram.branches": 1}
+
 PRESETS: tuple[Preset, ...] = (
-    Preset("repeat", TEXTS["repeat"], {"drafter": "ngram", "temperature": 0.0, "length": 192}),
-    Preset("edit_code", TEXTS["edit_code"], {"drafter": "ngram", "temperature": 0.0, "length": 128}),
-    Preset("translate", TEXTS["translate"], {"drafter": "ngram", "temperature": 0.0, "length": 64}),
-    Preset("story", TEXTS["story"], {"drafter": "early_exit", "temperature": 0.7, "length": 128}),
-    Preset("emoji", TEXTS["emoji"], {"drafter": "ngram", "temperature": 0.0, "length": 96}),
+    # Two branches: where the verses went on differently before, the draft is a tree.
+    Preset("repeat", TEXTS["repeat"], {**LOOKUP, "length": 192, "ngram.branches": 2}),
+    Preset("copy", TEXTS["copy"], {**LOOKUP, "length": 96}),
+    Preset("edit_code", TEXTS["edit_code"], {**LOOKUP, "length": 128}),
+    Preset("translate", TEXTS["translate"], {**LOOKUP, "length": 64}),
+    Preset("story", TEXTS["story"], {"drafter": "eagle3", "temperature": 0.7, "length": 128}),
+    Preset("emoji", TEXTS["emoji"], {**LOOKUP, "length": 96}),
     Preset(
         "self",
         "Explain in three sentences why the sky is blue.",
