@@ -81,7 +81,7 @@ class Reporter:
         eos = frozenset[int]() if params.ignore_eos else self.engine.target.eos_ids
         self.output = Output(eos, params.stop, params.max_new_tokens, self.context_left)
         self._detokenizer = Detokenizer(self.engine.target.tokenizer)
-        self._drift = None if self.rule.lossless else Drift()
+        self._drift = None if self.rule.lossless else Drift(params.greedy)
 
     @property
     def pieces(self) -> Pieces:
@@ -106,7 +106,8 @@ class Reporter:
             before = len(self.output.ids)
             self.output.push(id_, self._detokenizer.push(id_))
             if self._drift is not None:
-                self._drift.add(logits[row], id_)
+                taken = None if node is None else p.row(row).prob(id_)
+                self._drift.add(logits[row], id_, taken)
             if len(self.output.ids) > before:
                 with_q = node is not None and proposal.q is not None
                 tokens.append(

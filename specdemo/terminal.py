@@ -77,7 +77,7 @@ def _print_end(event: Finished, started: Started | None, colours: bool, out: Tex
     if drift := s.get("drift"):
         lines.append(
             f"drift: {drift['different']} of {drift['tokens']} tokens are not what the target alone "
-            "would have taken"
+            f"would have taken; mean KL from it {_number(drift.get('mean_kl'), 3)} nats"
         )
     if started and started.note:
         lines.append(started.note)

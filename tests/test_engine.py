@@ -167,7 +167,7 @@ def test_a_lossy_rule_says_so(target: HFTarget) -> None:
     assert started.settings["epsilon"] == 0.2
     drift = finished.summary["drift"]
     assert drift["tokens"] == 12
-    assert drift["different"] == 0  # nothing was drafted, so nothing strayed
+    assert drift["different"] == 0 and drift["mean_kl"] == 0.0  # nothing was drafted, nothing strayed
     started, *_, finished = generate(target, NoDraft())
     assert started.settings["acceptance"] == "exact"  # type: ignore[union-attr]
     assert "drift" not in finished.summary  # type: ignore[union-attr]
@@ -184,7 +184,15 @@ def test_the_drift_meter_counts_what_strayed(target: HFTarget) -> None:
     assert strayed > 0
     assert run.finished.summary["drift"]["different"] == strayed
     surprise = -logits.log_softmax(-1)[range(5), ids_of(run)].mean()
-    assert run.finished.summary["drift"]["mean_surprise"] == pytest.approx(float(surprise), rel=1e-3)
+    drift = run.finished.summary["drift"]
+    assert drift["mean_surprise"] == pytest.approx(float(surprise), rel=1e-3)
+    logs, best = logits.log_softmax(-1), logits.argmax(-1)
+    forced = [  # accepted drafts that the target alone would not have taken
+        -float(logs[at, token.id])
+        for at, token in enumerate(run.tokens)
+        if token.origin == "accepted" and token.id != int(best[at])
+    ]
+    assert forced and drift["mean_kl"] == pytest.approx(sum(forced) / 5, rel=1e-3)
 
 
 def test_a_stop_text_across_rounds_cuts_tokens_that_were_held_back(target: HFTarget) -> None:
