@@ -20,10 +20,12 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from ..drafters import shortlist
 from .checkpoint import Averaged, Checkpoint
 from .data import FeatureStore, Sample, draft_vocabulary
 from .draft_init import warm_start
 from .loop import Training, pad
+from .optimiser import muon
 from .precision import compute_dtype, mixed, soft_entropy
 
 
@@ -111,9 +113,7 @@ class Trainer(Training):
         if not self.checkpoint.file.exists():
             self._start()
         self.module = self.model
-        self.optimiser = torch.optim.AdamW(
-            self.model.parameters(), lr=plan.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
-        )
+        self.optimiser = muon(self.model, plan.rate, others=[self.model.model.embed_tokens.weight])
         self.average = Averaged(self.model, plan.average)
         state = self.checkpoint.load(self.model, self.optimiser, self.average)
         if state is not None:
@@ -205,10 +205,12 @@ class Trainer(Training):
         self.checkpoint.save(self.model, self.optimiser, self.average, state)
 
     def publish(self, folder: Path, tokenizer: Any) -> None:
-        """The averaged weights as a Hugging Face folder in bf16, the tokenizer beside them."""
+        """The averaged weights as a Hugging Face folder in bf16, the tokenizer and the list of the
+        frequent tokens beside them."""
         self.average.swap(self.model)
         copy: Any = LlamaForCausalLM(self.model.config)
         copy.load_state_dict(self.model.state_dict())
         self.average.swap(self.model)
         copy.to(torch.bfloat16).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+        shortlist.write(folder, self.frequent.cpu())

@@ -52,8 +52,12 @@ class Muon:
             part.load_state_dict(kept)
 
 
-def muon(module: nn.Module, rate: float, decay: float = 0.01) -> Muon:
-    """For the trained parameters of ``module``: those of two dimensions are its matrices."""
+def muon(
+    module: nn.Module, rate: float, decay: float = 0.01, others: Sequence[nn.Parameter] = ()
+) -> Muon:
+    """For the trained parameters of ``module``: those of two dimensions are its matrices, except
+    ``others`` (embedding tables, whose rows have nothing to do with each other)."""
     trained = [p for p in module.parameters() if p.requires_grad]
-    matrices = [p for p in trained if p.ndim == 2]
-    return Muon(matrices, [p for p in trained if p.ndim != 2], rate, decay)
+    matrices = [p for p in trained if p.ndim == 2 and all(p is not other for other in others)]
+    rest = [p for p in trained if all(p is not matrix for matrix in matrices)]
+    return Muon(matrices, rest, rate, decay)
