@@ -19,7 +19,7 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 DATA_MARK = "__SPECDEMO_DATA__"
 # In the order in which they need each other; player_page.js starts the page.
 SCRIPTS = (
-    "dom", "words", "run", "store", "player", "stream", "inspector", "status", "controls",
+    "dom", "words", "run", "store", "player", "stream", "inspector", "status", "server", "controls",
     "svgplot", "smallchart", "live", "alternatives", "tree", "round", "player_page",
 )  # fmt: skip
 STYLES = ("colours", "page", "views", "exported")

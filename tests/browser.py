@@ -157,9 +157,18 @@ def fill(page: Page, prompt: str) -> None:
 
 
 def set_number(page: Page, elem_id: str, value: float) -> None:
-    """Type into the number box of a slider or number field."""
-    page.fill(f"#{elem_id} input[type=number]", str(value))
-    page.keyboard.press("Tab")
+    """Type into the number box of a slider or number field.
+
+    A part that has just been folded out is drawn a moment later once more, with its first values:
+    type again until what was typed stands."""
+    box = page.locator(f"#{elem_id} input[type=number]")
+    for _ in range(20):
+        box.fill(str(value))
+        page.keyboard.press("Tab")
+        page.wait_for_timeout(250)
+        if float(box.input_value() or "nan") == value:
+            return
+    raise AssertionError(f"{elem_id} does not keep {value}")
 
 
 def run(page: Page, prompt: str, length: int = 16, wait: bool = True) -> None:

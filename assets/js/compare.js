@@ -61,9 +61,9 @@ export class Compare {
   }
 
   cell(key, { figures, speedup }) {
-    if (!figures) return "–";
+    if (!figures || (key !== "speedup" && figures[key] === null)) return "–";
     if (key === "speedup") return times(speedup);
-    if (key === "alpha" || key === "efficiency") return figures[key] === null ? "–" : percent(figures[key]);
+    if (key === "alpha" || key === "efficiency") return percent(figures[key]);
     if (key === "tau") return number(figures.tau, 2);
     if (key === "rate") return number(figures.rate, 1);
     if (key === "tokens") return String(figures.tokens);

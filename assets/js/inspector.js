@@ -33,7 +33,7 @@ export class Inspector {
     const facts = [
       [t("round"), token.round.number],
       ["p", probability(token.p)],
-      ["q", token.q === null || token.q === undefined ? (token.node == null ? "–" : t("q_one_hot")) : probability(token.q)],
+      ["q", token.q === null || token.q === undefined ? (token.round.remote ? t("server_missing_short") : token.node == null ? "–" : t("q_one_hot")) : probability(token.q)],
     ];
     if (verdict) {
       facts.push(["min(1, p/q)", probability(verdict.threshold)]);

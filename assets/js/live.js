@@ -7,6 +7,7 @@ import { Stream } from "./stream.js";
 import { Inspector } from "./inspector.js";
 import { Speedup, Status, Voice } from "./status.js";
 import { Controls } from "./controls.js";
+import { ServerNote } from "./server.js";
 
 const ORIGINS = ["accepted", "corrected", "bonus", "target"];
 
@@ -47,10 +48,10 @@ export class Badge {
     const device = started.device.startsWith("cuda") ? "GPU" : started.device.startsWith("cpu") ? "CPU" : started.device;
     const parts = [
       t(`badge_${kind}`, { device }),
-      started.model, started.drafter, started.dtype,
+      started.model, started.drafter, env.server ? t("server_precision") : started.dtype,
       env.device_name ?? env.processor ?? env.cpu ?? env.name ?? "",
       `seed ${started.seed}`,
-      t(started.lossless ? "lossless" : "lossy"),
+      t(env.server ? "server_promise" : started.lossless ? "lossless" : "lossy"),
     ];
     setText(this.box, parts.filter(Boolean).join(" · "));
     this.box.title = Object.entries({ ...env, ...started.settings }).map(([k, v]) => `${k}: ${JSON.stringify(v)}`).join("\n");
@@ -68,14 +69,14 @@ export class Live {
     this.ghostName = h("span");
     this.prompt = h("p", { class: "prompt-echo", tabindex: "0" });
     this.turns = h("ol", { class: "turns", hidden: true });
-    this.parts = [new Badge(), new Speedup(), new Status(), makeChart(), new Legend(), new Controls(options), new Voice("live", true)];
-    const [badge, speedup, status, chart, legend, controls, voice] = this.parts.map((part) => part.box);
+    this.parts = [new Badge(), new Speedup(), new Status(), makeChart(), new Legend(), new Controls(options), new Voice("live", true), new ServerNote()];
+    const [badge, speedup, status, chart, legend, controls, voice, serverNote] = this.parts.map((part) => part.box);
     this.plainLane = h("section", { class: "lane lane-plain" }, this.heads.plain, this.streams.plain.box);
     root.classList.add("live");
     root.append(
       voice, controls,
       h("div", { class: "stage" },
-        h("div", { class: "top" }, speedup, status),
+        h("div", { class: "top" }, speedup, status, serverNote),
         h("div", { class: "lanes" },
           badge, this.turns, this.prompt,
           h("section", { class: "lane lane-main" },

@@ -10,6 +10,7 @@ import { RoundView } from "./round.js";
 import { Lossless, parting } from "./lossless.js";
 import { Why, trace } from "./why.js";
 import { Compare } from "./compare.js";
+import { Load } from "./load.js";
 import { Learn } from "./learn.js";
 import { exportHtml } from "./export.js";
 import { texts } from "./library.js";
@@ -24,6 +25,7 @@ const MAKERS = {
   lossless: (root) => new Lossless(root),
   why: (root) => new Why(root),
   compare: (root) => new Compare(root),
+  load: (root) => new Load(root),
   learn: (root) => new Learn(root),
 };
 const views = [];

@@ -144,7 +144,7 @@ export class RoundView {
       text: final ? visible(final.text) : "",
     };
     const bare = round.nodes.length ? "" : "_none";
-    setText(this.words, t(`stage_${STAGES[this.stage]}${bare}_words`, values));
+    setText(this.words, run.remote ? t("server_round") : t(`stage_${STAGES[this.stage]}${bare}_words`, values));
     const tail = run.tokens.slice(Math.max(0, round.first - 18), round.first).map((token) => token.text).join("");
     setText(this.context, round.first ? `… ${tail}` : t("prompt_end"));
   }

@@ -36,6 +36,7 @@ export class Run {
     round.verdicts = event.verdicts;
     round.first = this.tokens.length;
     round.index = this.rounds.length;
+    round.remote = this.remote;
     round.tokens = event.tokens;
     this.time += round.draftMs + round.verifyMs + round.overheadMs;
     round.end = this.time;
@@ -67,9 +68,29 @@ export class Run {
     return low;
   }
 
+  // On a serving engine: its rounds are steps of a stream.
+  get remote() {
+    return Boolean(this.started?.environment?.server);
+  }
+
+  // As specdemo/remote/summary.py counts: without the first step, which comes with the prompt's pass.
+  // What a server does not tell is null.
+  remoteFigures(count) {
+    const round = this.rounds[count - 1];
+    const tokens = round.last - this.rounds[0].last;
+    const end = count === this.rounds.length ? this.finished?.summary : null;
+    return {
+      tokens: round.last, rounds: count, tau: count > 1 ? tokens / (count - 1) : null,
+      alpha: end?.acceptance_rate ?? null, efficiency: end?.draft_efficiency ?? null,
+      rate: round.end > 0 ? (1000 * tokens) / round.end : null, time: round.end,
+      draft: null, verify: null, overhead: null, accepted: null, rejected: null, drafted: null,
+    };
+  }
+
   // Figures after `count` rounds, by the definitions of specdemo/metrics.py.
   figures(count = this.rounds.length) {
     if (!count) return null;
+    if (this.remote) return this.remoteFigures(count);
     const round = this.rounds[count - 1];
     const sums = round.sums;
     const judged = sums.accepted + sums.rejected;

@@ -20,7 +20,7 @@ export class Speedup {
     setText(this.value, times(ratio));
     this.value.classList.toggle("slower", ratio !== null && ratio < 1);
     this.value.classList.toggle("missing", ratio === null);
-    let line = t("speedup_unmeasured");
+    let line = t(store.main?.remote && store.main.finished && !store.plain ? "no_baseline" : "speedup_unmeasured");
     if (ratio !== null) line = t(ratio < 1 ? "speedup_slower" : "speedup_faster", { rate: number(store.plain.figures().rate) });
     setText(this.under, line);
   }
@@ -42,13 +42,14 @@ export class Status {
     const figures = store.main?.figures(store.shown(store.main)) ?? null;
     for (const cell of CELLS) {
       setText(this.names[cell], t(`figure_${cell}`));
-      this.names[cell].title = t(`figure_${cell}_why`);
+      const untold = store.main?.remote && figures && figures[cell] === null;
+      this.names[cell].title = t(untold ? "server_missing_short" : `figure_${cell}_why`);
       setText(this.values[cell], this.format(cell, figures));
     }
   }
 
   format(cell, figures) {
-    if (!figures) return "–";
+    if (!figures || figures[cell] === null) return "–";
     if (cell === "alpha") return figures.alpha === null ? "–" : percent(figures.alpha);
     if (cell === "tau") return number(figures.tau, 2);
     if (cell === "rate") return number(figures.rate, 1);

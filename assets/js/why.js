@@ -9,7 +9,7 @@ import { Voice } from "./status.js";
 // The run on show as compact rounds, for the server's estimates.
 export function trace() {
   const run = store.main;
-  if (!run?.rounds.length) return "";
+  if (!run?.rounds.length || run.remote) return ""; // a server does not tell where its time goes
   const rounds = run.rounds.map((round) => {
     const count = (kind) => round.verdicts.filter((v) => v.judgement === kind).length;
     return {
@@ -55,6 +55,7 @@ export class Why {
   waterfall(run) {
     const figures = run?.figures();
     if (!figures) return null;
+    if (run.remote) return [h("p", { class: "hint" }, t("server_missing"))];
     const each = (key) => figures[key] / figures.rounds;
     const bars = [["draft", "--draft-line"], ["verify", "--ink-soft"], ["overhead", "--corrected-line"]];
     const whole = bars.reduce((sum, [key]) => sum + each(key), 0);

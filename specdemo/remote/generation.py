@@ -102,7 +102,7 @@ class _Run:
     stream: Stream | None = None
     counters: Counters | None = None
     reason: Reason | None = None
-    message: str = ""
+    error: ServerError | None = None
     model: str = ""
     prompt_tokens: int = 0
     produced: int = 0
@@ -135,14 +135,14 @@ class _Run:
                 raise
             # Once the server has said how the answer ended, only its counts can still be lost.
             if self.reason is None or error.key not in ("server_cut", "server_silent"):
-                self.reason, self.message = "cut", str(error)
+                self.reason, self.error = "cut", error
         if self.stream is not None and self.stream.cancelled:
             self.reason = "cancelled"
         if self.reason is None:  # the stream ended, but the server did not say why
             cut = failures.cut(client.server)
             if not started:
                 raise cut
-            self.reason, self.message = "cut", str(cut)
+            self.reason, self.error = "cut", cut
         if not started:
             yield self._started()
         self.close()
@@ -230,13 +230,15 @@ class _Run:
         summary: Mapping[str, Any] = summarise_server(
             self.run, self.steps, attribution, counters, finished
         )
+        if self.error is not None:  # so that a page can say it in its own language
+            summary = {**summary, "error": {"key": self.error.key, "values": self.error.values}}
         tokens = self.run.tokens
         ended = Finished(
             self.reason or "cut",
             self.run.text,
             tuple(token.id for token in tokens),
             summary,
-            self.message,
+            str(self.error or ""),
         )
         self.run.add(ended)
         yield ended

@@ -104,6 +104,13 @@ class Backend:
         """Runs on a server do not wait for the device of this machine."""
         return self.network if order.server else self.worker
 
+    def server(self, name: str) -> Server:
+        """The configured server of that name. Raises ``InputError``."""
+        if name not in self.servers:
+            known = ", ".join(self.servers) or "none"
+            raise InputError("unknown_server", name=repr(name)[:40], known=known)
+        return self.servers[name]
+
     def admit(self, request: Any) -> None:
         """Called before a run is taken up, with who asks. A host may refuse: see ``hosting``."""
 
@@ -111,9 +118,7 @@ class Backend:
         """What can be refused before a run waits for the device. Raises ``InputError``."""
         check_text(last_text(order.prompt))
         if order.server:
-            if order.server not in self.servers:
-                known = ", ".join(self.servers) or "none"
-                raise InputError("unknown_server", name=repr(order.server)[:40], known=known)
+            self.server(order.server)
             return
         if self.state == "failed":
             raise InputError("not_loaded", why=self.message)

@@ -40,14 +40,15 @@ class Page:
         make = self.make
         with gr.Blocks(title="specdemo", analytics_enabled=False, fill_width=True) as demo:
             self.lang, self.turns = gr.State("en"), gr.State([])
-            self.buses = {name: make.bus(name) for name in ("live", *(tab.name for tab in tabs.TABS))}
+            later = tabs.tabs_for(self.backend.servers.values())
+            self.buses = {name: make.bus(name) for name in ("live", *(tab.name for tab in later))}
             make.view("header")
             self.language = gr.Radio(
                 list(LANGUAGES), value="en", show_label=False, container=False, elem_id="language"
             )
             with gr.Tabs(elem_id="tabs"):
                 self._tab("live", self._live)
-                for tab in tabs.TABS:
+                for tab in later:
                     item = self._tab(tab.name, partial(self._other, tab))
                     if tab.on_select:
                         self.actions.append((tab.on_select, tab.name, [item.select]))

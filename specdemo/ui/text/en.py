@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .en_lessons import LESSONS
+from .en_server import SERVER
 from .en_tabs import TABS
 
 LIVE: dict[str, str] = {
@@ -169,4 +170,4 @@ LIVE: dict[str, str] = {
     "spoken_round": "Round {round}: {drafted} drafted, {accepted} accepted. {text}",
 }
 
-TEXT: dict[str, str] = {**LIVE, **TABS, **LESSONS}
+TEXT: dict[str, str] = {**LIVE, **TABS, **LESSONS, **SERVER}

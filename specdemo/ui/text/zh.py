@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .zh_lessons import LESSONS
+from .zh_server import SERVER
 from .zh_tabs import TABS
 
 LIVE: dict[str, str] = {
@@ -164,7 +165,7 @@ LIVE: dict[str, str] = {
     "spoken_round": "第 {round} 轮：草稿 {drafted} 个，接受 {accepted} 个。{text}",
 }
 
-TEXT: dict[str, str] = {**LIVE, **TABS, **LESSONS}
+TEXT: dict[str, str] = {**LIVE, **TABS, **LESSONS, **SERVER}
 
 ERRORS: dict[str, str] = {
     "range": "{name} 必须是 {low} 到 {high} 之间的数，而不是 {value}。",

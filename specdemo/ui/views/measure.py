@@ -9,26 +9,33 @@ from typing import Any
 
 from ...errors import InputError
 from ..text import say_error
+from ..worker import Worker
 from .bus import Bus
 from .live import PAUSE, error_sentence, queueing
 from .parts import Call
 
 
 async def measured(
-    call: Call, bus: Bus, name: str, make: Callable[[threading.Event], Iterable[Any]]
+    call: Call,
+    bus: Bus,
+    name: str,
+    make: Callable[[threading.Event], Iterable[Any]],
+    worker: Worker | None = None,
 ) -> AsyncIterator[str]:
-    """Run ``make(cancel)`` in the worker thread; each value it gives becomes the page's ``name``.
+    """Run ``make(cancel)`` in ``worker``'s thread (default: the device's); each value it gives becomes
+    the page's ``name``.
 
     Only the newest value of an update is sent: the others would be overwritten at once."""
     cancel = threading.Event()
+    worker = worker or call.backend.worker
     try:
-        job = call.backend.worker.submit(lambda: make(cancel))
+        job = worker.submit(lambda: make(cancel))
     except InputError as error:  # too many wait already
         yield bus.error(say_error(call.lang, error)).text
         return
     call.sessions.put(call.session, job, cancel)
     try:
-        async for _ in queueing(call.backend, call.backend.worker, job, bus):
+        async for _ in queueing(call.backend, worker, job, bus):
             yield bus.text
         bus.status("running", "status_measuring")
         while True:
