@@ -62,7 +62,7 @@ async def fill(call: Call) -> AsyncIterator[str]:
         done: list[dict[str, Any]] = []
         told = {"server": server.name, "of": len(levels), "baseline": server.baseline is not None}
         yield {**told, "rows": []}
-        for row in by_concurrency(server, PROMPTS[: max(8, most)], params, levels, cancel):
+        for row in by_concurrency(server, PROMPTS[: max(4, most)], params, levels, cancel):
             plain = row["baseline"]
             shown = {key: row[key] for key in SHOWN}
             done.append({**shown, "plain_tokens_per_second": plain and plain["tokens_per_second"]})
