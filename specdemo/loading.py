@@ -83,6 +83,13 @@ def _load(place: Place, kind: str, device: torch.device) -> Target:
     from . import lean
 
     tokenizer = _tokenizer(place)
+    with lean.own_mappings():
+        return _target(place, tokenizer, kind, device)
+
+
+def _target(place: Place, tokenizer: PreTrainedTokenizerBase, kind: str, device: torch.device) -> Target:
+    from . import lean
+
     loaded = _skeleton(place, kind, device) or _model(place, kind, device)
     if lean.supports(loaded):
         gguf = Path(place.path, embedded.BLOCKS) if kind == "q4" else None
@@ -166,7 +173,7 @@ def _skeleton(place: Place, dtype: str, device: torch.device) -> Any:
 
     with _sentences(place):
         kind = torch.float32 if dtype == "fp32" else torch.bfloat16
-        found = skeleton.read(Path(place.path), kind, device)
+        found = skeleton.read(Path(place.path), kind, device, projections=False)
     return found if found is not None and lean.supports(found) else None
 
 

@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from . import tensor_file
 from .errors import InputError
 from .lean.kernels import GROUP, Int4Matrix, pack_int4
 
@@ -104,12 +105,12 @@ def _groups(tensors: dict[str, Any], name: str) -> tuple[Tensor, Tensor, Tensor]
 
 def _read(place: Path, stamp: dict[str, str], layers: int) -> dict[str, Tensor] | None:
     try:
-        with safe_open(place, framework="pt") as file:
-            names = {f"{n}.{p}.{x}" for n in range(layers) for p in _FUSED for x in ("values", "scales")}
-            if file.metadata() != stamp or set(file.keys()) != names:
-                return None
-            return {name: file.get_tensor(name) for name in names}
-    except (OSError, SafetensorError, ValueError):
+        names = {f"{n}.{p}.{x}" for n in range(layers) for p in _FUSED for x in ("values", "scales")}
+        known = tensor_file.header(place)
+        if known.pop("__metadata__", None) != stamp or set(known) != names:
+            return None
+        return dict(tensor_file.read(place))
+    except (OSError, ValueError):
         return None
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Container
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
+
+from . import tensor_file
 
 
 class Bare(nn.Module):
@@ -35,6 +38,8 @@ class BareLinear(nn.Linear):
 class Skeleton(nn.Module):
     """A Llama-like checkpoint without a forward: modules, weights and configuration."""
 
+    owns_memory = True  # no weight is a view of a mapped file
+
     def __init__(self, config: dict[str, Any], generation: dict[str, Any]) -> None:
         super().__init__()
         self.config = SimpleNamespace(**config)
@@ -48,17 +53,25 @@ class Skeleton(nn.Module):
         return self.get_submodule("lm_head")
 
 
-def read(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
+def read(folder: Path, dtype: torch.dtype, device: torch.device, projections: bool = True) -> Any:
     """The checkpoint in ``folder`` as a ``Skeleton``, which passes for a transformers model where
-    only its parts are wanted; None when it is not a Llama model with plain rotary positions."""
+    only its parts are wanted; None when it is not a Llama model with plain rotary positions.
+
+    ``projections``: read the layers' matrices too; without them they are empty until a layer's
+    ``fill`` is called, so that no more than one layer need be in memory twice."""
     config = json.loads((folder / "config.json").read_text())
     rope = config.get("rope_parameters") or {}
     if config.get("model_type") != "llama" or rope.get("rope_type") != "default":
         return None
     model = Skeleton(config, json.loads((folder / "generation_config.json").read_text()))
     with torch.inference_mode():
-        for name, tensor in sorted(load_file(folder / "model.safetensors").items(), key=_by_number):
-            _put(model, name, tensor.to(device, dtype))
+        path = folder / "model.safetensors"
+        names = tensor_file.header(path)
+        names.pop("__metadata__", None)
+        for name in sorted(names, key=_by_number):
+            _put(model, name, torch.empty(0, dtype=dtype, device=device))
+        wanted = set(names) if projections else {n for n in names if not n.endswith("_proj.weight")}
+        _read_into(model, path, wanted)
         if config.get("tie_word_embeddings"):
             _put(model, "lm_head.weight", model.get_parameter("model.embed_tokens.weight"))
         size = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
@@ -70,13 +83,25 @@ def read(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
     for layer in model.get_submodule("model.layers").children():
         attention: Any = layer.get_submodule("self_attn")
         attention.head_dim, attention.scaling = size, size**-0.5
+    if not projections:
+        late = names.keys() - wanted
+        for index, layer in enumerate(model.get_submodule("model.layers").children()):
+            own = {name for name in late if name.startswith(f"model.layers.{index}.")}
+            cast(Any, layer).fill = partial(_read_into, model, path, own)
     return model.eval()
 
 
-def _by_number(item: tuple[str, Tensor]) -> tuple[int, str]:
+@torch.inference_mode()
+def _read_into(model: nn.Module, path: Path, names: Container[str]) -> None:
+    for name, tensor in tensor_file.read(path, names.__contains__):
+        place = model.get_parameter(name)
+        place.data = tensor.to(place.device, place.dtype)
+
+
+def _by_number(name: str) -> tuple[int, str]:
     """Layer 2 before layer 10: a list of modules keeps the order in which it is filled."""
-    number = re.search(r"\.(\d+)\.", item[0])
-    return (int(number[1]) if number else -1, item[0])
+    number = re.search(r"\.(\d+)\.", name)
+    return (int(number[1]) if number else -1, name)
 
 
 def _put(model: nn.Module, name: str, tensor: Tensor) -> None:

@@ -3,8 +3,9 @@
 Chosen by inspection of the loaded model (``supports``); every other model takes ``specdemo.hf``.
 """
 
+from .pages import own_mappings
 from .plan import supports
 from .session import LeanSession
 from .target import LeanTarget
 
-__all__ = ["LeanSession", "LeanTarget", "supports"]
+__all__ = ["LeanSession", "LeanTarget", "own_mappings", "supports"]

@@ -108,7 +108,7 @@ def take_apart(
             _empty(source)
     norm = _norm(base.norm, plan)
     if not keep_model:
-        if device.type == "cpu":
+        if device.type == "cpu" and not getattr(model, "owns_memory", False):
             # Weights may be views of the mapped file: one kept view would keep all of it in memory.
             tied = head_weight.data_ptr() == table.data_ptr()
             table = table.clone()
@@ -135,6 +135,8 @@ def _layer(source: Any, plan: Plan, halves: bool, blocks: dict[str, Int4Matrix] 
         qkv, output = blocks["qkv"], blocks["output"]
         gate_up, down = blocks["gate_up"], blocks["down"]
     else:
+        if hasattr(source, "fill"):  # a skeleton's layer is read when it is wanted
+            source.fill()
         qkv = matrix_of(*_fused_qkv(attention, plan), halves)
         output = matrix_of(attention.o_proj.weight.detach(), None, halves)
         gate_up = matrix_of(
