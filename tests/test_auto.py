@@ -11,10 +11,14 @@ from test_eagle3 import write_head
 
 from specdemo.drafters import create
 from specdemo.drafters import trained as places
+from specdemo.drafters.adaptive import RunningRate
 from specdemo.drafters.auto import Auto, Yield
 from specdemo.drafters.eagle3 import Eagle3
+from specdemo.drafters.ngram import NGram
+from specdemo.drafters.tree import Tree
 from specdemo.engine import Engine
 from specdemo.hf import HFTarget
+from specdemo.proposal import ROOT
 from specdemo.run import Run
 from specdemo.sampling import SamplingParams
 
@@ -59,7 +63,7 @@ def test_greedy_output_is_that_of_plain_decoding(target: HFTarget, head: str, pr
 def test_both_kinds_of_draft_are_used_and_named(target: HFTarget, head: str) -> None:
     got = _run(target, _cheap(_made(target, head)))
     sources = [one.drafted.source for one in got.rounds if one.drafted.nodes]
-    assert set(sources) == {"ngram", "eagle3"}
+    assert "eagle3" in sources and {"ngram", "ngram+eagle3"} & set(sources)
     assert {one.drafted.source for one in got.rounds if not one.drafted.nodes} <= {""}
 
 
@@ -80,20 +84,21 @@ def test_rounds_drafted_by_copying_leave_the_head_in_step(target: HFTarget, head
     alone: dict[int, tuple[int, ...]] = {}
 
     def watch(drafter: Eagle3, store: dict[int, tuple[int, ...]]) -> None:
-        original = drafter._tree
+        original = drafter.grow
 
-        def tree(context: Any, depth: int) -> Any:
-            drafter._offered = drafter._taken = 4.0  # trust depends on what each was asked for
-            proposal = original(context, depth)
-            store[context.length] = tuple(proposal.tokens)
-            return proposal
+        def grow(context: Any) -> Any:
+            growth = drafter.growth
+            growth.offered = growth.taken = 4.0  # trust depends on what each was asked for
+            tree = original(context)
+            store[context.length] = tuple(tree.tokens)
+            return tree
 
-        drafter._tree = tree  # type: ignore[method-assign]
+        drafter.grow = grow  # type: ignore[method-assign]
 
     assert made.eagle3
     watch(made.eagle3, drafts)
     _run(target, made)
-    other = create("eagle3", target, {"budget": 15, "depth": 4}, head=head)
+    other = create("eagle3", target, {"budget": 15, "depth": 5}, head=head)
     assert isinstance(other, Eagle3)
     other.step_cost = 0.01
     watch(other, alone)
@@ -123,3 +128,37 @@ def test_a_yield_goes_back_to_what_was_expected() -> None:
     for _ in range(40):
         seen.forget(prior)
     assert seen.speed > 1.0  # and so the head is asked again
+
+
+def test_a_copy_and_a_tree_are_verified_together() -> None:
+    tree = Tree()
+    tree.add(ROOT, [(5, 0.6), (7, 0.2)])
+    tree.add(0, [(8, 0.5)])
+    path = tree.add_path([7, 9, 9], [0.5, 0.25, 0.125])
+    assert path == [1, 3, 4]  # the copy's first token was a node already
+    assert tree.scores[1] == 0.5 and tree.tokens[3:] == [9, 9] and tree.depths[3:] == [2, 3]
+    best = tree.best(4)
+    assert best == [0, 1, 2, 3]
+    proposal = tree.proposal(best)
+    assert list(proposal.tokens) == [5, 7, 8, 9] and list(proposal.parents) == [-1, -1, 0, 1]
+
+
+def test_a_copy_that_was_not_drafted_is_judged_all_the_same() -> None:
+    drafter = NGram(adaptive=False)
+    before = drafter.rate()
+    drafter.compare([1, 2, 3], [1, 2])  # nothing contradicts it
+    better = drafter.rate()
+    drafter.compare([1, 2, 3], [9])
+    assert better > before > 0.0 and drafter.rate() < better
+    drafter.compare([], [4])
+
+
+def test_rounds_name_both_sources_where_both_are_drafted(target: HFTarget, head: str) -> None:
+    made = _cheap(_made(target, head))
+    made.ngram._rates = {size: RunningRate(0.4) for size in range(1, 9)}  # a copy that may be wrong
+    got = _run(target, made)
+    first = got.rounds[0].drafted
+    assert first.source == "ngram+eagle3"
+    assert sum(node.parent == ROOT for node in first.nodes) > 1  # the copy is not the only branch
+    plain = run(target, "none", params=PARAMS, raw=True)
+    assert got.finished.token_ids == plain.finished.token_ids

@@ -7,7 +7,6 @@ the head's own output is scratch and is redone from true states after the round.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -21,11 +20,11 @@ from ..verify import Verdict
 from . import trained
 from .base import Context, Drafter, check_settings, control
 from .eagle3_layer import Cache, Eagle3Layer
+from .growth import Growth
 from .none import EMPTY
-from .tree import Tree, best_size, expected_speed
+from .tree import Tree, best_size
 
 CHUNK = 256  # rows of the prompt at once
-TRUST = 4.0  # accepted tokens that the head's own probabilities are worth before anything is seen
 
 
 @dataclass
@@ -47,10 +46,8 @@ class Eagle3(Drafter):
     layer: Eagle3Layer | None = field(default=None, repr=False)
     step_cost: float = field(default=0.0, repr=False)
     steps: int = field(default=0, init=False, repr=False)  # draft steps of the last proposal
-    _offered: float = field(default=TRUST, init=False, repr=False)  # expected accepted tokens so far
-    _taken: float = field(default=TRUST, init=False, repr=False)  # accepted tokens so far
+    growth: Growth = field(init=False, repr=False)
     _hoped: float = field(default=0.0, init=False, repr=False)
-    _costs: list[float] = field(default_factory=list, init=False, repr=False)  # of a pass, by rows
     _cache: Cache | None = field(default=None, init=False, repr=False)
     _rows: int = field(default=0, init=False, repr=False)  # rows of true states in the cache
     _states: list[Tensor] = field(default_factory=list, init=False, repr=False)
@@ -76,7 +73,8 @@ class Eagle3(Drafter):
         scratch = max(64, self.depth * self.top_k) + self.depth * self.top_k
         self._cache = Cache(self.layer, context.session.capacity + scratch)
         self._rows, self._states, self._output = 0, [], None
-        self._costs = [0.0, *(context.pass_cost(rows) for rows in range(1, self.budget + 2))]
+        costs = [0.0, *(context.pass_cost(rows) for rows in range(1, self.budget + 2))]
+        self.growth = Growth(self.budget, self.step_cost, costs)
         count = len(context.prompt) - 1
         if count:
             states = [context.session.hidden[layer] for layer in self.hidden_layers]
@@ -117,31 +115,44 @@ class Eagle3(Drafter):
 
     @torch.inference_mode()
     def propose(self, context: Context) -> Proposal:
+        if self.chain:
+            return self._chain(context) if self._ready(context) else EMPTY
+        tree = self.grow(context)
+        chosen = [i for i in tree.best(self.budget) if tree.scores[i] >= self.confidence]
+        scores = self.growth.trusted([tree.scores[i] for i in chosen])
+        if self.adaptive:  # what drafting cost is spent: only the pass is still to be paid
+            chosen = chosen[: best_size(scores, self.growth.costs.__getitem__)]
+        self._hoped = sum(tree.scores[i] for i in chosen)
+        return tree.proposal(chosen)
+
+    def _ready(self, context: Context) -> bool:
+        """Bring the cache up to date; whether a draft is possible."""
         self.steps, self._hoped = 0, 0.0
         if context.room < 1:
-            return EMPTY
+            return False
         self.absorb(context)
         self._catch_up(context)
-        if self._output is None:
-            return EMPTY  # a prompt of one token: no states yet
-        depth = min(self.depth, context.room)
-        if self.chain:
-            return self._chain(context, depth)
-        return self._tree(context, depth)
+        return self._output is not None  # a prompt of one token has no states yet
 
-    def _tree(self, context: Context, depth: int) -> Proposal:
+    @torch.inference_mode()
+    def grow(self, context: Context) -> Tree:
+        """The tree of this round, grown as far as it is likely to pay; empty where none is possible."""
+        tree = Tree()
+        if not self._ready(context):
+            return tree
         assert self.layer is not None and self._output is not None
+        depth = min(self.depth, context.room)
         warmth = context.params.temperature or 1.0
         logits = self.layer.logits(self._output)
-        tree, self.steps = Tree(), 1
+        self.steps = 1
         tree.add(ROOT, self._candidates(logits, warmth)[0])
         outputs: dict[int, Tensor] = {}
         slots: dict[int, int] = {}
         while True:
             frontier = tree.frontier(self.budget, self.top_k, depth)
             frontier = [i for i in frontier if tree.scores[i] >= self.confidence]
-            if not frontier or (self.adaptive and not self._goes_on(tree, frontier)):
-                break
+            if not frontier or (self.adaptive and not self.growth.goes_on(tree, frontier, self.steps)):
+                return tree
             parents = [tree.parents[i] for i in frontier]
             hidden = torch.cat([self._output if p == ROOT else outputs[p] for p in parents])
             mask = self._mask(tree, frontier, slots)
@@ -157,38 +168,10 @@ class Eagle3(Drafter):
                 frontier, self._candidates(self.layer.logits(made), warmth), strict=True
             ):
                 tree.add(node, found)
-        chosen = [i for i in tree.best(self.budget) if tree.scores[i] >= self.confidence]
-        scores = self._trusted([tree.scores[i] for i in chosen])
-        if self.adaptive:  # what drafting cost is spent: only the pass is still to be paid
-            chosen = chosen[: best_size(scores, self._costs.__getitem__)]
-        self._hoped = sum(tree.scores[i] for i in chosen)
-        return tree.proposal(chosen)
-
-    def _trusted(self, scores: Sequence[float]) -> list[float]:
-        """The head's probabilities times how often they held in this run: a greedy target agrees more
-        often with the head's first choice than the head's softmax says."""
-        factor = self._taken / self._offered
-        return [min(1.0, score * factor) for score in scores]
-
-    def _goes_on(self, tree: Tree, frontier: list[int]) -> bool:
-        """Whether one more draft step is likely to pay: whether the expected speed would rise if the
-        best candidate below every frontier node were as sure as the best one at the root."""
-        scores = [tree.scores[i] for i in tree.best(self.budget)]
-        hope = max(score for score, depth in zip(tree.scores, tree.depths, strict=True) if depth == 1)
-        more = sorted([*scores, *(tree.scores[i] * hope for i in frontier)], reverse=True)
-        now = self._speed(scores, self.steps)
-        return self._speed(more[: self.budget], self.steps + 1) > now
-
-    def _speed(self, scores: Sequence[float], steps: int) -> float:
-        trusted, spent = self._trusted(scores), steps * self.step_cost
-        size = best_size(trusted, self._costs.__getitem__, spent)
-        return expected_speed(trusted, size, self._costs.__getitem__, spent)
 
     def observe(self, context: Context, proposal: Proposal, verdict: Verdict) -> None:
         """Learn how far the head's probabilities can be trusted."""
-        if self._hoped > 0.0:
-            self._offered += self._hoped
-            self._taken += len(verdict.path)
+        self.growth.learn(self._hoped, len(verdict.path))
         self._hoped = 0.0
 
     def _mask(self, tree: Tree, frontier: list[int], slots: dict[int, int]) -> Tensor:
@@ -212,8 +195,9 @@ class Eagle3(Drafter):
             [(ids[i] if ids else i, p) for i, p in zip(row, values, strict=True)] for row, values in rows
         ]
 
-    def _chain(self, context: Context, depth: int) -> Proposal:
+    def _chain(self, context: Context) -> Proposal:
         """One token a depth, drawn from q as the target draws from p."""
+        depth = min(self.depth, context.room)
         assert self.layer is not None and self._cache is not None and self._output is not None
         tokens: list[int] = []
         rows: list[Tensor] = []

@@ -5,6 +5,7 @@ continuations make a tree. No model, hence almost free."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -122,3 +123,11 @@ class NGram(Drafter):
         """Learn how often drafts after a match of this length are accepted."""
         if self.adaptive and len(proposal):
             self._rate().update(len(verdict.path), int(verdict.origin == "corrected"))
+
+    def compare(self, copied: Sequence[int], committed: Sequence[int]) -> None:
+        """Learn from what was committed where ``copied`` might have been drafted, drafted or not."""
+        right = 0
+        while right < min(len(copied), len(committed)) and copied[right] == committed[right]:
+            right += 1
+        if copied:
+            self._rate().update(right, int(right < min(len(copied), len(committed))))

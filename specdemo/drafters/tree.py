@@ -39,6 +39,24 @@ class Tree:
         if parent != ROOT:
             self.expanded.add(parent)
 
+    def add_path(self, tokens: Sequence[int], scores: Sequence[float]) -> list[int]:
+        """A path from the root with falling ``scores``, its beginning shared with what is there (the
+        better score counts). Returns its nodes."""
+        nodes: list[int] = []
+        parent = ROOT
+        for token, score in zip(tokens, scores, strict=True):
+            known = [i for i, above in enumerate(self.parents) if above == parent]
+            node = next((i for i in known if self.tokens[i] == token), len(self.tokens))
+            if node == len(self.tokens):
+                self.tokens.append(token)
+                self.parents.append(parent)
+                self.scores.append(score)
+                self.depths.append(len(nodes) + 1)
+            self.scores[node] = max(self.scores[node], score)
+            nodes.append(node)
+            parent = node
+        return nodes
+
     def best(self, count: int) -> list[int]:
         """The best ``count`` nodes, likeliest first; of equal ones the earlier, so that ancestors are
         always among them."""
