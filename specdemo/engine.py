@@ -17,6 +17,7 @@ from .drafters.none import NoDraft
 from .errors import InputError
 from .metrics import summarise
 from .pass_cost import pass_cost
+from .probe import promise_of
 from .prompt import Turns, encode, last_text
 from .report import Reporter, Stopwatch
 from .rows import Chooser, TorchChooser
@@ -30,15 +31,17 @@ SPARE_ROWS = 130  # of the cache, for the draft rows of one round
 class Engine:
     """Runs prompts on one target. Holds no state of a run: two generations cannot meet."""
 
-    def __init__(self, target: Target, pass_cost: PassCost = free_pass) -> None:
-        """``pass_cost``: see ``Context``; adaptive drafters choose their length by it."""
-        self.target, self.pass_cost = target, pass_cost
+    def __init__(self, target: Target, pass_cost: PassCost = free_pass, promise: str = "") -> None:
+        """``pass_cost``: see ``Context``; adaptive drafters choose their length by it. ``promise``:
+        see ``probe``, empty where nobody looked."""
+        self.target, self.pass_cost, self.promise = target, pass_cost, promise
         self.pieces = Pieces(target.tokenizer)
 
     @classmethod
     def measured(cls, target: Target) -> Engine:
-        """An engine whose adaptive drafters know what a wider pass costs on this device."""
-        return cls(target, pass_cost(target))
+        """An engine whose adaptive drafters know what a wider pass costs on this device, and whose
+        runs say which promise holds here."""
+        return cls(target, pass_cost(target), promise_of(target).key)
 
     def generate(
         self,
@@ -140,7 +143,8 @@ class Engine:
             dtype=self.target.dtype_name,
             seed=context.params.seed,
             lossless=rule.lossless and drafter.lossless,
-            environment=environment.describe(self.target.device),
+            environment=environment.describe(self.target.device)
+            | ({"promise": self.promise} if self.promise else {}),
         )
 
     def _finished(self, reporter: Reporter, reason: events.Reason, prefill_ms: float) -> events.Finished:

@@ -46,14 +46,14 @@ class Measured:
 def pass_cost(target: Target) -> PassCost:
     """The cost function of a target: from the cache folder, else measured now (under two seconds for
     the embedded model) and written there. A folder that cannot be written is no error."""
-    path = cache.root() / "pass-cost" / f"{_key(target)}.json"
+    path = cache.root() / "pass-cost" / f"{key_of(target)}.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = {int(rows): float(value) for rows, value in json.loads(path.read_text("utf-8")).items()}
         if set(kept) == set(ROWS) and all(value > 0 for value in kept.values()):
             return Measured(kept)
     measured = measure(target)
     with suppress(OSError):
-        _write(path, json.dumps({str(rows): value for rows, value in measured.items()}))
+        write(path, json.dumps({str(rows): value for rows, value in measured.items()}))
     return Measured(measured)
 
 
@@ -86,14 +86,15 @@ def _time(target: Target, session: Session, rows: int) -> float:
     return best
 
 
-def _key(target: Target) -> str:
+def key_of(target: Target) -> str:
+    """A name for what is measured of this target with these libraries on this device."""
     about = environment.describe(target.device)
     parts = [_VERSION, target.name, target.shape, target.dtype_name, type(target).__name__]
     parts += [about["device_name"], about["threads"], about["torch"], os.cpu_count()]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
     """Whole or not at all, also when two processes write at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:

@@ -7,13 +7,17 @@ kernels, so it is looked at, not assumed: a few passes of the loaded model at th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from . import cache
+from .pass_cost import key_of, write
 from .target import Session, Target
 
 BLOCKS = (2, 7, 16)
@@ -41,6 +45,21 @@ class Promise:
     def plain(self) -> dict[str, Any]:
         """JSON-able values."""
         return {**asdict(self), "promise": self.key}
+
+
+def promise_of(target: Target) -> Promise:
+    """The promise for a target: from the cache folder (for this model, device, libraries and number of
+    threads), else probed now and written there. A folder that cannot be written is no error."""
+    path = cache.root() / "promise" / f"{key_of(target)}.json"
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads(path.read_text("utf-8"))
+        return Promise(
+            bool(kept["chains"]), bool(kept["trees"]), float(kept["largest"]), tuple(kept["blocks"])
+        )
+    found = probe(target)
+    with suppress(OSError):
+        write(path, json.dumps(found.plain()))
+    return found
 
 
 def probe(target: Target, blocks: Sequence[int] = BLOCKS) -> Promise:

@@ -25,6 +25,10 @@ _WORDS = {
     "bonus": "bonus",
     "target": "plain decoding",
 }
+_PROMISES = {
+    "bits": "lossless: greedy text has the very bits of plain decoding here",
+    "distribution": "lossless up to rounding: the kernels here sum a row differently in wider passes",
+}
 _RESET = "\x1b[0m"
 
 
@@ -79,6 +83,8 @@ def _print_end(event: Finished, started: Started | None, colours: bool, out: Tex
             f"drift: {drift['different']} of {drift['tokens']} tokens are not what the target alone "
             f"would have taken; mean KL from it {_number(drift.get('mean_kl'), 3)} nats"
         )
+    if started and started.lossless and (promise := started.environment.get("promise")):
+        lines.append(_PROMISES.get(promise, ""))
     if started and started.note:
         lines.append(started.note)
     if event.message:

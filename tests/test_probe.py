@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +11,15 @@ import torch
 from test_lean import make
 
 from specdemo import probe as probing
+from specdemo import terminal
+from specdemo.drafters.none import NoDraft
+from specdemo.engine import Engine
+from specdemo.events import Started
 from specdemo.hf import HFTarget
 from specdemo.lean import LeanTarget
 from specdemo.lean.kernels import half_available
 from specdemo.loading import load_target
+from specdemo.sampling import SamplingParams
 from specdemo.target import Target
 
 
@@ -88,3 +95,36 @@ def test_the_probe_sees_a_difference(tiny_llama: Any) -> None:
     assert not promise.chains and not promise.trees and promise.key == "distribution"
     assert promise.largest >= 9e-4
     assert promise.plain()["promise"] == "distribution"
+
+
+def test_a_promise_is_kept_and_a_broken_file_probed_again(
+    tiny_llama: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECDEMO_CACHE", str(tmp_path))
+    target = HFTarget(tiny_llama[0], tiny_llama[1], name="tiny")
+    probes: list[Target] = []
+    real = probing.probe
+
+    def counted(target: Target) -> probing.Promise:
+        probes.append(target)
+        return real(target)
+
+    monkeypatch.setattr(probing, "probe", counted)
+    first = probing.promise_of(target)
+    assert first == real(target) == probing.promise_of(target) and len(probes) == 1
+    (file,) = (tmp_path / "promise").iterdir()
+    file.write_text("{}")
+    assert probing.promise_of(target) == first and len(probes) == 2
+
+
+@pytest.mark.parametrize("promise", ["bits", "distribution", ""])
+def test_runs_and_the_terminal_say_the_promise(promise: str, tiny_llama: Any) -> None:
+    target = HFTarget(tiny_llama[0], tiny_llama[1], name="tiny")
+    engine = Engine(target, promise=promise)
+    events = list(engine.generate("one two", NoDraft(), SamplingParams(max_new_tokens=3), raw=True))
+    assert isinstance(events[0], Started)
+    assert events[0].environment.get("promise", "") == promise
+    out = io.StringIO()
+    terminal.show(iter(events), out)
+    assert ("very bits" in out.getvalue()) == (promise == "bits")
+    assert ("up to rounding" in out.getvalue()) == (promise == "distribution")

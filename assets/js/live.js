@@ -32,6 +32,9 @@ export class Legend {
 }
 
 // Where the run on show comes from: never leave it open whether it is live.
+// What the engine saw of this device's kernels at its start (specdemo/probe.py).
+const PROMISES = { bits: "promise_bits", distribution: "promise_distribution" };
+
 export class Badge {
   constructor() {
     this.box = h("p", { class: "badge" });
@@ -51,7 +54,7 @@ export class Badge {
       started.model, started.drafter, env.server ? t("server_precision") : started.dtype,
       env.device_name ?? env.processor ?? env.cpu ?? env.name ?? "",
       `seed ${started.seed}`,
-      t(env.server ? "server_promise" : started.lossless ? "lossless" : "lossy"),
+      t(env.server ? "server_promise" : started.lossless ? PROMISES[env.promise] ?? "lossless" : "lossy"),
     ];
     setText(this.box, parts.filter(Boolean).join(" · "));
     this.box.title = Object.entries({ ...env, ...started.settings }).map(([k, v]) => `${k}: ${JSON.stringify(v)}`).join("\n");

@@ -98,6 +98,7 @@ class Backend:
             "model": engine.target.name if engine else None,
             "device": engine.target.device.type if engine else None,
             "dtype": engine.target.dtype_name if engine else None,
+            "promise": engine.promise if engine else None,
         }
 
     def worker_for(self, order: Order) -> Worker:

@@ -152,6 +152,8 @@ LIVE: dict[str, str] = {
     "badge_live": "live on {device}",
     "badge_file": "from a file, recorded on {device}",
     "lossless": "lossless",
+    "promise_bits": "lossless, identical bits",
+    "promise_distribution": "lossless up to rounding",
     "lossy": "lossy",
     "replay": "Replay",
     "replay_race": "Replay as a race",
