@@ -3,12 +3,11 @@
 import { h, save, setText } from "./dom.js";
 import { t, number, percent, times, words } from "./words.js";
 import { store } from "./store.js";
-import { plot } from "./svgplot.js";
+import { plot, ticks } from "./svgplot.js";
 import { Voice } from "./status.js";
 
-const COLOURS = ["--accepted-line", "--bonus-line", "--corrected-line", "--draft-line", "--target-line", "--ink", "--slower"];
-const INKS = ["--accepted-ink", "--bonus-ink", "--corrected-ink", "--draft-ink", "--target-ink", "--ink", "--slower"];
-const DASHES = [null, "6 3", "2 3", "8 3 2 3", "1 3", "10 4", "3 6"];
+const COLOURS = [1, 2, 3, 4, 5, 6].map((number) => `--method-${number}`);
+const DASHES = [null, "6 3", "2 3", "8 3 2 3", "1 3", "10 4"];
 const COLUMNS = ["tokens", "tau", "alpha", "efficiency", "rate", "speedup", "draft", "verify", "overhead"];
 
 export function rows() {
@@ -35,7 +34,7 @@ export class Compare {
     this.charts = h("div", { class: "pair" });
     this.csv = h("button", { type: "button", class: "quiet", onclick: () => this.saveCsv() });
     this.jsonl = h("button", { type: "button", class: "quiet", onclick: () => this.saveJsonl() });
-    root.append(this.about, this.voice.box, this.progress, this.table, this.charts, h("div", { class: "controls" }, this.csv, this.jsonl));
+    root.append(this.about, this.voice.box, this.progress, this.table, h("div", { class: "controls" }, this.csv, this.jsonl), this.charts);
     this.drawn = "";
   }
 
@@ -83,7 +82,7 @@ export class Compare {
     const most = Math.max(1, ...shown.map((row) => row.figures.rate));
     return h("figure", {}, h("figcaption", {}, t("compare_rates")), h("div", {}, ...shown.map((row) => h("div", { class: "bar-row" },
       h("span", { class: "bar-name" }, row.name),
-      h("span", { class: "bar-track" }, h("span", { class: `bar-part${row.speedup !== null && row.speedup < 1 ? " below" : ""}`, style: `width:${(100 * row.figures.rate) / most}%` }), h("b", {}, number(row.figures.rate, 1))),
+      h("span", { class: "bar-track" }, h("span", { class: `bar-part${row.speedup !== null && row.speedup < 1 ? " below" : ""}`, style: `width:${(100 * row.figures.rate) / most}%${row.slot === "cmp:none" ? ";background:var(--target-line)" : ""}` }), h("b", {}, number(row.figures.rate, 1))),
       h("span", { class: "bar-note" }, times(row.speedup))))));
   }
 
@@ -92,12 +91,14 @@ export class Compare {
     if (!series.length) return h("figure", {});
     const deepest = Math.max(2, ...series.flatMap((one) => one.points.map((p) => p[0])));
     return h("figure", {}, h("figcaption", {}, t("compare_depths")), plot({
-      width: 520, height: 280, label: t("compare_depths"), margin: { right: 20 },
-      x: { min: 0.8, max: deepest + 0.2, label: t("compare_depth") },
+      width: 520, height: 280, label: t("compare_depths"), margin: { right: 104 },
+      x: { min: 0.8, max: deepest + 0.2, ticks: ticks(1, deepest, 8).filter(Number.isInteger), label: t("compare_depth") },
       y: { min: 0, max: 1.12, ticks: [0, 0.25, 0.5, 0.75, 1], format: (v) => percent(v), label: "α" },
       items: series.flatMap((one, i) => [
-        { kind: "line", points: one.points, colour: COLOURS[i % COLOURS.length], dash: DASHES[i % DASHES.length], name: one.name, ink: INKS[i % INKS.length] },
-        { kind: "dots", points: one.points, colour: COLOURS[i % COLOURS.length], r: 3 }]),
+        { kind: "line", points: one.points, colour: COLOURS[i % COLOURS.length], dash: DASHES[i % DASHES.length] },
+        { kind: "dots", points: one.points, colour: COLOURS[i % COLOURS.length], r: 3 }]).concat({
+        kind: "names", names: series.map((one, i) => ({ name: one.name, at: one.points[one.points.length - 1], ink: COLOURS[i % COLOURS.length] })),
+      }),
     }));
   }
 

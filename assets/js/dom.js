@@ -35,6 +35,11 @@ export function reducedMotion() {
   return window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
 
+// Pixels of a type size given for the page's usual size: the projector mode makes all type larger.
+export function typeSize(pixels) {
+  return (pixels * parseFloat(getComputedStyle(document.documentElement).fontSize)) / 16;
+}
+
 // Hand a text to the reader as a file.
 export function save(name, kind, text) {
   const url = URL.createObjectURL(new Blob([text], { type: kind }));

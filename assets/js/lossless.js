@@ -109,7 +109,7 @@ export class Lossless {
       x: { min: -0.6, max: bars.length - 0.4, ticks: bars.map((_, i) => i), format: name, slant: true, label: "" },
       y: { min: 0, max: most * 1.1, format: (v) => percent(v), ticks: ticks(0, most * 1.1, 4) },
       items: [
-        { kind: "bars", points: bars.map((bar, i) => [i, bar.count / total]), colour: fit.differs ? "--corrected-line" : "--accepted-line", half: 0.32 },
+        { kind: "bars", points: bars.map((bar, i) => [i, bar.count / total]), colour: fit.differs ? "--slower" : "--accepted-line", half: 0.32 },
         { kind: "bars", points: bars.map((bar, i) => [i, bar.p]), colour: "--ink", half: 0.42, outline: true },
       ],
     });

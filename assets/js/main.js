@@ -2,6 +2,8 @@
 
 import { TEXT } from "../text.js";
 import { t, words, setLanguage } from "./words.js";
+import { h } from "./dom.js";
+import { Early, guessLanguage } from "./early.js";
 import { store } from "./store.js";
 import { player } from "./player.js";
 import { Live } from "./live.js";
@@ -45,7 +47,11 @@ export function refresh() {
 function mount(root, name) {
   if (root.dataset.mounted || !(name in MAKERS)) return;
   root.dataset.mounted = name;
-  views.push({ root, view: MAKERS[name](root) });
+  if (name === "live" && early) {
+    early.moveTo(root);
+    views[0].root = root;
+    early = null;
+  } else views.push({ root, view: MAKERS[name](root) });
   new ResizeObserver(() => store.changed()).observe(root);
   store.changed();
 }
@@ -94,6 +100,14 @@ async function share(names, values) {
 store.listen(refresh);
 words.listeners.add(() => store.changed());
 window.specdemo = { mount, bus, store, player, setLanguage, share, playRecording, trace, parting, promptSize };
+setLanguage(guessLanguage());
+let early = null;
+if (!window.specdemoWaiting) { // else Gradio was faster
+  early = new Early();
+  views.push({ root: early.stage, view: MAKERS.live(early.stage) });
+}
 if (!store.main) playRecording("repeat");
+// The chart's library is large: it comes after all that is needed to begin.
+document.head.append(h("script", { src: "specdemo/plotly.min.js", async: true, onload: () => store.changed() }));
 for (const job of window.specdemoWaiting ?? []) job(window.specdemo);
 window.specdemoWaiting = { push: (job) => job(window.specdemo) };

@@ -1,6 +1,6 @@
 // The live chart (plotly.js): committed tokens against decode time, for this run and plain decoding.
 
-import { h } from "./dom.js";
+import { h, typeSize } from "./dom.js";
 import { t, words } from "./words.js";
 import { store } from "./store.js";
 
@@ -8,11 +8,6 @@ const SLOTS = ["main", "plain"];
 
 export function cssColour(name) {
   return getComputedStyle(document.body).getPropertyValue(name).trim();
-}
-
-// Pixels of a type size given for the page's usual size: the projector mode makes all type larger.
-export function typeSize(pixels) {
-  return (pixels * parseFloat(getComputedStyle(document.documentElement).fontSize)) / 16;
 }
 
 export class RaceChart {

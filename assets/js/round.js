@@ -1,6 +1,6 @@
 // One round, step by step: draft, one target pass, the cut, the commit. Any round of the run on show.
 
-import { h, setText, visible, reducedMotion } from "./dom.js";
+import { h, setText, typeSize, visible, reducedMotion } from "./dom.js";
 import { t, number, probability, words } from "./words.js";
 import { store } from "./store.js";
 import { alternativesTable } from "./alternatives.js";
@@ -25,8 +25,9 @@ export class RoundView {
     this.detail = h("div", { class: "detail" });
     this.empty = h("p", { class: "hint" });
     this.body = h("div", {},
-      h("div", { class: "round-nav" }, this.back, this.slider, this.next, this.name),
-      h("div", { class: "round-stages" }, ...this.stages, this.play),
+      h("div", { class: "round-top" },
+        h("div", { class: "round-nav" }, this.back, this.slider, this.next, this.name),
+        h("div", { class: "round-stages" }, ...this.stages, this.play)),
       this.words, this.context,
       h("div", { class: "round-picture" }, this.tree, this.mask),
       this.detail);
@@ -34,6 +35,7 @@ export class RoundView {
     root.append(this.empty, this.body);
     root.addEventListener("keydown", (e) => this.key(e));
     words.listeners.add(() => { this.drawn = ""; });
+    document.addEventListener("specdemo:theme", () => { this.drawn = ""; store.changed(); });
     this.drawn = "";
   }
 
@@ -102,7 +104,7 @@ export class RoundView {
     const held = document.activeElement?.closest?.("[data-node]")?.dataset.node;
     this.tree.replaceChildren(drawTree(round, this.stage, this.chosen, (i) => { this.chosen = i; this.update(); }, this.room()));
     if (held !== undefined) this.tree.querySelector(`[data-node="${held}"]`)?.focus();
-    this.mask.replaceChildren(drawMask(round.nodes), h("figcaption", {}, t("mask_words")));
+    this.mask.replaceChildren(drawMask(round.nodes, this.chosen), h("figcaption", {}, t("mask_words")));
     this.explain(run, round);
   }
 
@@ -110,7 +112,7 @@ export class RoundView {
   room() {
     const all = this.tree.parentElement.clientWidth;
     if (!all) return undefined;
-    return all > 720 ? all - 290 : all;
+    return all > 720 ? all - typeSize(290) : all;
   }
 
   // The token most worth opening: the refused one, or else the first.

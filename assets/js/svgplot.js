@@ -77,7 +77,21 @@ function draw(item, x, y, frame) {
     parts.push(s("line", { ...at, style: `stroke:${stroke}`, "stroke-dasharray": item.dash ?? "5 4", "stroke-width": 1.2 }));
     if (item.name) parts.push(across ? label(item.name, at.x2, at.y1 - 5, item.ink, "end") : label(item.name, at.x1 + 4, at.y1 + 12, item.ink, "start"));
   }
+  if (item.kind === "names") parts.push(...names(item.names, x, y, frame));
   return parts;
+}
+
+// Names at the right edge, each at the height of its line's last point, moved apart where they would meet.
+function names(list, x, y, frame) {
+  const places = list.map((one) => ({ ...one, y: y(one.at[1]) })).sort((a, b) => a.y - b.y);
+  const apart = 15;
+  const bottom = frame.height - frame.margin.bottom;
+  for (let i = 1; i < places.length; i += 1) places[i].y = Math.max(places[i].y, places[i - 1].y + apart);
+  for (let i = places.length - 1, most = bottom; i >= 0; i -= 1, most -= apart) places[i].y = Math.min(places[i].y, most);
+  const edge = frame.width - frame.margin.right + 14;
+  return places.flatMap((one) => [
+    s("line", { class: "leader", x1: x(one.at[0]) + 4, y1: y(one.at[1]), x2: edge - 3, y2: one.y }),
+    label(one.name, edge, one.y + 4, one.ink, "start")]);
 }
 
 function label(text, x, y, ink = "--ink", anchor = "end") {

@@ -1,6 +1,6 @@
 // A proposal drawn as a tree (a chain is one branch), and the attention mask that goes with it.
 
-import { s, visible } from "./dom.js";
+import { s, typeSize, visible } from "./dom.js";
 import { t } from "./words.js";
 
 // Columns by depth, rows by leaf; the first child stays in its parent's row.
@@ -26,9 +26,11 @@ const MARK = { accepted: "✓", rejected: "✗", not_judged: "–" };
 // `room`: the width there is; boxes shrink to it as far as they stay readable.
 export function drawTree(round, stage, chosen, open, room = 900) {
   const { places, rows, depth } = layout(round.nodes);
+  const scale = typeSize(1);
+  const space = room / scale;
   const dense = round.nodes.length > 24;
   const gap = 14;
-  const size = { w: Math.max(70, Math.min(104, Math.floor((room - 12) / (depth + 2)) - gap)), h: dense ? 30 : 46, gap };
+  const size = { w: Math.max(70, Math.min(104, Math.floor((space - 12) / (depth + 2)) - gap)), h: dense ? 30 : 46, gap };
   const letters = Math.floor((size.w - 12) / 7.6);
   const step = size.w + size.gap;
   const final = round.tokens.find((token) => token.node === null || token.node === undefined);
@@ -36,7 +38,7 @@ export function drawTree(round, stage, chosen, open, room = 900) {
   const end = path.length ? places[path[path.length - 1]] : { depth: 0, row: 0 };
   const height = (rows + 1) * (size.h + 8) + 26;
   const width = (depth + 2) * step + 10;
-  const root = s("svg", { class: "tree", viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": t("tree_label") });
+  const root = s("svg", { class: "tree", viewBox: `0 0 ${width} ${height}`, width: width * scale, height: height * scale, role: "group", "aria-label": t("tree_label") });
   const at = (p) => ({ x: 6 + p.depth * step, y: 22 + p.row * (size.h + 8) });
   if (stage >= 1) {
     const beam = s("rect", { class: "beam", x: 2, y: 16, width: (depth + 1) * step - size.gap + 8, height: rows * (size.h + 8) + 6, rx: 10 });
@@ -63,7 +65,13 @@ export function drawTree(round, stage, chosen, open, room = 900) {
     root.append(edge(from, places[i], judged ? round.verdicts[i].judgement : ""));
   });
   const last = round.before;
-  root.append(box({ depth: 0, row: 0 }, last === null ? t("prompt_end") : visible(last), "root"));
+  const start = box({ depth: 0, row: 0 }, last === null ? t("prompt_end") : visible(last), "root");
+  // The first box names the bars of the others.
+  if (!dense && round.nodes.length) {
+    start.append(s("text", { class: "bar-key key-q", x: size.w - 8, y: 34, "text-anchor": "end" }, "q"));
+    if (stage >= 1) start.append(s("text", { class: "bar-key", x: size.w - 8, y: 43, "text-anchor": "end" }, "p"));
+  }
+  root.append(start);
   round.nodes.forEach((node, i) => {
     const verdict = round.verdicts[i];
     const state = judged ? verdict.judgement : "open";
@@ -94,12 +102,14 @@ export function drawTree(round, stage, chosen, open, room = 900) {
 }
 
 // Row i may look at column j: itself and its ancestors. The root (last committed token) is row 0.
-export function drawMask(nodes) {
+// `chosen`: the node whose row is marked.
+export function drawMask(nodes, chosen = null) {
   const count = nodes.length + 1;
   const cell = Math.max(3, Math.min(16, Math.floor(240 / count)));
   const size = cell * count;
-  const root = s("svg", { class: "mask", viewBox: `0 0 ${size + 2} ${size + 2}`, width: size + 2, height: size + 2, role: "img", "aria-label": t("mask_label", { rows: count }) });
+  const root = s("svg", { class: "mask", viewBox: `0 0 ${size + 2} ${size + 2}`, width: typeSize(size + 2), height: typeSize(size + 2), role: "img", "aria-label": t("mask_label", { rows: count }) });
   root.append(s("rect", { class: "mask-frame", x: 0.5, y: 0.5, width: size + 1, height: size + 1 }));
+  if (typeof chosen === "number") root.append(s("rect", { class: "mask-row", x: 1, y: 1 + (chosen + 1) * cell, width: size, height: cell - 1 }));
   for (let row = 0; row < count; row += 1) {
     for (let at = row; at >= 0; at = at === 0 ? -1 : nodes[at - 1].parent + 1) {
       root.append(s("rect", { class: at === row ? "seen self" : "seen", x: 1 + at * cell, y: 1 + row * cell, width: cell - 1, height: cell - 1 }));

@@ -57,7 +57,7 @@ export class Why {
     if (!figures) return null;
     if (run.remote) return [h("p", { class: "hint" }, t("server_missing"))];
     const each = (key) => figures[key] / figures.rounds;
-    const bars = [["draft", "--draft-line"], ["verify", "--ink-soft"], ["overhead", "--corrected-line"]];
+    const bars = [["draft", "--draft-line"], ["verify", "--ink-soft"], ["overhead", "--ink"]];
     const whole = bars.reduce((sum, [key]) => sum + each(key), 0);
     const plain = store.plain?.finished ? store.plain.time / store.plain.tokens.length : null;
     const most = Math.max(whole, plain ? plain * figures.tau : 0) || 1;

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
+from starlette.middleware import Middleware
+
 from ..errors import InputError
 from ..hosting import api
 from ..hosting.guard import app_parts
+from . import scripts
 from .backend import Backend
 from .components import Components, gr
 from .text import LANGUAGES, TEXTS, preferred, say, say_error, spoken
@@ -18,11 +20,10 @@ from .views.bus import Bus
 from .views.live import Sessions
 from .views.parts import Action, Call, Field, Tab
 from .views.presets import PRESETS
-from .web import HEAD, routes
+from .web import HeadFirst, head, routes
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 DEFAULT_DRAFTER = "ngram"
-MOST_SENT = 250_000  # characters of a prompt; more than any prompt may have
 LENGTHS = ("gamma", "depth")  # the controls that everybody needs; the others fold away
 
 
@@ -137,7 +138,7 @@ class Page:
                 self._handler(action),
                 inputs,
                 [self.buses[bus], self.turns],
-                js=self._from_page(),
+                js=scripts.from_page({name: each.from_page for name, (each, _) in fields.items()}),
                 concurrency_id="device",
                 # Runs wait in the worker, which tells them their place.
                 concurrency_limit=self.backend.config.queue,
@@ -156,32 +157,16 @@ class Page:
         for preset, button in self.examples:
             chosen = {"prompt": preset.prompt, "mode": "single", **preset.values}
             button.click(partial(self.make.fill, chosen), None, list(named.values()), **QUIET)
-        share = f"(...all) => window.specdemo.share({json.dumps(list(named))}, all)"
-        self.share.click(None, list(named.values()), None, js=share, **QUIET)
-        tell = "(lang) => { (window.specdemoWaiting ??= []).push((page) => page.setLanguage(lang)); "
+        self.share.click(None, list(named.values()), None, js=scripts.share(list(named)), **QUIET)
         self.language.input(
             lambda lang: [spoken(lang), *self.make.updates(lang)],
             self.language,
             [self.lang, *self.make.worded],
-            js=f"{tell} return lang; }}",
+            js=scripts.tell_language("lang"),
             **QUIET,
         )
         arrived = demo.load(self._arrive, None, [self.language, self.lang, *self.make.worded], **QUIET)
-        arrived.then(None, self.language, None, js=f"{tell} return []; }}", **QUIET)
-
-    def _from_page(self) -> str:
-        """Script that fills the hidden fields from the page just before a press is sent, and keeps a
-        huge prompt back: its size alone is enough to refuse it."""
-        first = 2  # after the language and the conversation
-        names = list(self.make.fields)
-        lines = [
-            f"all[{first + names.index(name)}] = window.specdemo.{each.from_page}(all);"
-            for name, (each, _) in self.make.fields.items()
-            if each.from_page
-        ]
-        prompt = first + names.index("prompt")
-        lines.append(f"all[{prompt}] = String(all[{prompt}] ?? '').slice(0, {MOST_SENT});")
-        return f"(...all) => {{ {' '.join(lines)} return all; }}"
+        arrived.then(None, self.language, None, js=scripts.tell_language("[]"), **QUIET)
 
     def _handler(self, action: Action) -> Any:
         names, count = list(self.make.fields), len(self.make.fields)
@@ -254,8 +239,8 @@ def launch(backend: Backend, **options: Any) -> gr.Blocks:
         "theme": gr.themes.Base(
             font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
         ),
-        "head": HEAD,
     }
     app = app_parts(backend, routes(backend.status)) | options.pop("app_kwargs", {})
+    app["middleware"] = [*app.get("middleware", []), Middleware(HeadFirst, head=head())]
     demo.launch(**{**settings, **options, "app_kwargs": app})
     return demo

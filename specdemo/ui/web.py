@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..export_html import template
 from .text import TEXTS
@@ -31,9 +32,62 @@ HEAD = """
 <link rel="stylesheet" href="specdemo/css/gradio.css">
 <link rel="stylesheet" href="specdemo/css/page.css">
 <link rel="stylesheet" href="specdemo/css/views.css">
-<script src="specdemo/plotly.min.js" defer></script>
+{preload}
 <script src="specdemo/js/main.js" type="module"></script>
 """
+ONLY_EXPORTED = {"player_page.js", "smallchart.js"}
+
+
+def head() -> str:
+    """``HEAD``, and every script and the first recording by name: the browser asks for all at once."""
+    names = sorted(path.name for path in (ASSETS / "js").glob("*.js"))
+    wanted = ["text.js", *(f"js/{name}" for name in names if name not in ONLY_EXPORTED)]
+    links = [f'<link rel="modulepreload" href="specdemo/{name}">' for name in wanted]
+    links += [
+        f'<link rel="preload" href="specdemo/recordings/{name}" as="fetch" crossorigin>'
+        for name in ("index.json", "repeat.jsonl", "repeat.plain.jsonl")
+    ]
+    return HEAD.format(preload="\n".join(links))
+
+
+class HeadFirst:
+    """Middleware: puts ``head`` into the page's HTML itself. As Gradio's own ``head`` it would be added
+    by script once Gradio has started, a second later."""
+
+    def __init__(self, app: ASGIApp, head: str) -> None:
+        self._app, self._head = app, head.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "GET":
+            await self._app(scope, receive, send)
+            return
+        held: list[Message] = []
+
+        async def watched(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                kind = dict(message["headers"]).get(b"content-type", b"")
+                if not kind.startswith(b"text/html"):
+                    await send(message)
+                    return
+                held.append(message)
+            elif not held:
+                await send(message)
+            else:
+                held.append(message)
+                if not message.get("more_body"):
+                    await self._answer(held, send)
+
+        await self._app(scope, receive, watched)
+
+    async def _answer(self, held: list[Message], send: Send) -> None:
+        start, *parts = held
+        html = b"".join(part.get("body", b"") for part in parts)
+        if b"<gradio-app" in html:
+            html = html.replace(b"</head>", self._head + b"</head>", 1)
+        headers = [(name, value) for name, value in start["headers"] if name != b"content-length"]
+        size = (b"content-length", str(len(html)).encode())
+        await send({**start, "headers": [*headers, size]})
+        await send({"type": "http.response.body", "body": html})
 
 
 def words_module() -> str:

@@ -91,7 +91,9 @@ LESSONS: dict[str, str] = {
     "question_verify_0": "p = {p}",
     "question_verify_1": "q = {q}",
     "question_verify_2": "p / q = {chance}",
-    "question_verify_answer": "min(1, p/q) = {chance}. The draw was above it, so the token was refused.",
+    "question_verify_answer": (
+        "min(1, p/q) = {chance}. The draw was not below it, so the token was refused."
+    ),
     "lesson_quality": "Why the quality does not change",
     "lesson_quality_1": (
         "Take any token x. It can come out in two ways. Either it is drafted and accepted: that "

@@ -166,7 +166,7 @@ WHY: dict[str, str] = {
         "Press Measure the cost curve: passes over more and more rows are timed here and now."
     ),
     "why_rows": "rows verified in one pass",
-    "why_linear": "as dear as one by one",
+    "why_linear": "as costly as one by one",
     "why_measured_pass": "measured",
     "why_guess": "What if?",
     "why_guess_about": (

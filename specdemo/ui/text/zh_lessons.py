@@ -11,15 +11,17 @@ LESSONS: dict[str, str] = {
     "lesson_no_refusal": "这份录制中没有草稿被拒绝。",
     "guess_right": "对。",
     "guess_wrong": "在这次运行中不是。",
-    "lesson_memory": "为什么解码在等内存",
+    "lesson_memory": "为什么解码总在等内存",
     "lesson_memory_1": (
         "语言模型一次只写一个词元，因为每个词元都取决于前一个。每写一个，机器都要从内存把模型的全部"
         "权重读一遍。"
     ),
-    "lesson_memory_2": "与此相比，一个词元的计算很少。处理器多半在等：解码受限于内存，而不是计算。",
+    "lesson_memory_2": (
+        "相比之下，一个词元的计算量很小。处理器大半时间在等待：解码受限于内存，而不是算力。"
+    ),
     "lesson_memory_3": (
-        "所以，如果同一次前向能给几个位置打分，权重仍然只读一次，多出的位置几乎是白得的，直到计算量"
-        "追上来为止。"
+        "所以，如果同一次前向能给几个位置打分，权重仍然只读一次，多出的位置几乎不花额外时间，直到"
+        "计算量追上来为止。"
     ),
     "lesson_memory_figure": "录制运行中的每一次目标前向：时间与验证的行数。",
     "question_memory": "在这份录制中，{rows} 行的前向比一行的前向长多少？",
@@ -63,7 +65,7 @@ LESSONS: dict[str, str] = {
     "question_verify_0": "p = {p}",
     "question_verify_1": "q = {q}",
     "question_verify_2": "p / q = {chance}",
-    "question_verify_answer": "min(1, p/q) = {chance}。抽取的数大于它，所以这个词元被拒绝。",
+    "question_verify_answer": "min(1, p/q) = {chance}。抽得的随机数不小于它，所以这个词元被拒绝。",
     "lesson_quality": "为什么质量不变",
     "lesson_quality_1": (
         "取任意一个词元 x。它有两条路可以出现。一是被草稿提出并接受：概率为 q · min(1, p/q) = "
@@ -79,7 +81,7 @@ LESSONS: dict[str, str] = {
         "那时连文本都相同，除非两个词元打平时舍入不同。"
     ),
     "lesson_quality_figure": "与上面同一位置：对每个词元，两条路加起来都是 p。",
-    "question_quality": "录制的查提示词贪心运行，与同一提示词的普通解码：{tokens} 个词元相同吗？",
+    "question_quality": "录制的提示词查找（贪心）运行，与同一提示词的普通解码：{tokens} 个词元相同吗？",
     "question_quality_0": "全部相同",
     "question_quality_1": "大部分相同",
     "question_quality_2": "只有被接受的相同",
@@ -110,7 +112,7 @@ LESSONS: dict[str, str] = {
         "行，几乎免费。"
     ),
     "lesson_medusa_2": (
-        "这些头看不到彼此的猜测。第三个头要猜两个它不知道的词元之后是什么，于是它的猜测迁就许多续写，"
+        "这些头看不到彼此的猜测。第三个头要猜两个它还不知道的词元之后是什么，于是它的猜测迁就许多续写，"
         "却没有一个真正合适：接受率随深度下降。"
     ),
     "lesson_medusa_figure": "录制运行中检验过的草稿有多少被接受，按位置。",

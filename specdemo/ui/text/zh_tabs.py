@@ -8,35 +8,35 @@ LOSSLESS: dict[str, str] = {
     "prefix": "两个词元之前的文本",
     "exhibit": "检验草稿的规则",
     "heat": "温度",
-    "draws": "抽取次数",
+    "draws": "抽样次数",
     "draw": "抽取词元",
     "measure_gap": "测量差距",
     "status_measuring": "正在设备上测量。",
     "status_measured": "已测量。",
     "draw_title": "采样：成千上万个词元对照 p",
     "draw_about": (
-        "每次抽取都是上面文本之后完整的一轮投机：目标模型除最后一层外的各层打草稿，目标模型验证，"
+        "每次抽样都是接在上面文本之后的完整一轮投机解码：目标模型除最后一层外的各层打草稿，目标模型验证，"
         "top-k 为 8。"
-        "空心条是 p，由目标模型单独算出一次；实心条是实际得到的。如果方法无损，两者只差偶然。"
+        "空心条是 p，由目标模型单独算出一次；实心条是实际得到的。如果方法无损，两者只差随机波动。"
     ),
     "draw_hint": "选一条规则，然后按“抽取词元”。第一条是正确的规则；再试试那些错误。",
-    "draw_progress": "已抽取 {done} / {draws} 次",
+    "draw_progress": "已抽样 {done} / {draws} 次",
     "draw_first": "第一个词元",
     "draw_second": "第二个词元",
-    "draw_chart": "抽得词元的份额与 p 并列；总变差距离 {distance}",
+    "draw_chart": "抽得词元的占比与 p 对照；总变差距离 {distance}",
     "draw_rest": "其余 {count} 个",
     "draw_numbers": (
-        "总变差距离 {distance}（仅凭偶然约为 {expected}）；G = {g}，自由度 {degrees}，p 值 {p}。"
+        "总变差距离 {distance}（仅随机波动约为 {expected}）；G = {g}，自由度 {degrees}，p 值 {p}。"
     ),
-    "draw_fits": "从 p 真实抽取就是这个样子：没有迹象表明有损。",
-    "draw_differs": "从 p 真实抽取几乎不会是这个样子：输出不再是目标模型的。",
+    "draw_fits": "真正从 p 抽样就是这个样子：没有证据表明输出有损。",
+    "draw_differs": "真正从 p 抽样几乎不会是这个样子：输出已不再服从目标模型的分布。",
     "exhibit_exact": "exact（正确）",
     "exhibit_exact_why": "以 min(1, p/q) 接受，拒绝后从残差中抽取。这就是本程序的规则。",
     "exhibit_no_residual": "错误：没有残差",
     "exhibit_no_residual_why": "拒绝之后又从 p 中抽取。草稿喜欢的词元于是有两次机会，出现得太多。",
-    "exhibit_greedy_as_sampled": "错误：贪心草稿当作采样来检验",
+    "exhibit_greedy_as_sampled": "错误：把贪心草稿当作采样来检验",
     "exhibit_greedy_as_sampled_why": (
-        "草稿总取它最可能的词元，检验时却除以 q，好像它是抽出来的。这样的草稿 q = 1；更小的 q 会接"
+        "草稿总取它最可能的词元，检验时却除以 q，仿佛它是抽样得来的。这样的草稿 q = 1；更小的 q 会接"
         "受得太多。"
     ),
     "exhibit_strings": "错误：比较字符串",
@@ -54,7 +54,7 @@ LOSSLESS: dict[str, str] = {
     ),
     "same_title": "贪心：两段文本并列",
     "same_about": (
-        "温度为 0 时没有偶然：算术相同，两种方式必得相同的词元。不过同时给多行打分，舍入可能不同，"
+        "温度为 0 时没有随机性：算术相同，两种方式必得相同的词元。不过同时给多行打分，舍入可能不同，"
         "在两个词元几乎同样可能的地方，文本可能分开。"
     ),
     "same_missing": "请在“实时”页运行一个提示词，并测量普通解码。",
@@ -68,7 +68,7 @@ LOSSLESS: dict[str, str] = {
     "gap_unmeasured": "按“测量差距”，给那里的两个词元打分。",
     "gap_not_live": "只有实时运行才能测量差距。",
     "gap_tie": (
-        "数值平局：那里的两个 logit 相差 {gap}（在此数据类型下，{tolerance} 以内属于舍入）。"
+        "数值打平：那里的两个 logit 相差 {gap}（在此数据类型下，{tolerance} 以内属于舍入）。"
         "普通解码的词元排第 {plain}，另一个排第 {main}。"
     ),
     "gap_bug": (
@@ -96,8 +96,8 @@ LOSSLESS: dict[str, str] = {
 }
 
 WHY: dict[str, str] = {
-    "guess_gamma": "假如 γ 是",
-    "guess_alpha": "假如 α 是（0 = 按录制）",
+    "guess_gamma": "如果 γ 为",
+    "guess_alpha": "如果 α 为（0 = 按录制）",
     "explain": "解释这次运行",
     "measure_curve": "测量成本曲线",
     "why_nothing": "没有检验过草稿的运行可以解释。",
@@ -111,7 +111,7 @@ WHY: dict[str, str] = {
     "why_prediction": "预测与实测",
     "why_prediction_about": (
         "Leviathan 等人（2022）的公式只知道三个数：α，检验过的草稿有多常被接受；γ，草稿有多长；"
-        "c，一个草稿词元相对普通词元的花费。它认为一次验证与一个普通词元同价。一步一步走向实测："
+        "c，一个草稿词元相对普通词元的花费。它假定一次验证与一个普通词元一样贵。下面一步步走到实测值："
     ),
     "why_measured": "实测",
     "why_step_predicted": "公式",
@@ -121,18 +121,18 @@ WHY: dict[str, str] = {
     "why_factor_tau": "×{factor}：τ 是 {tau}，不是 {expected}；接受率并非处处相同",
     "why_factor_pass": "×{factor}：一次验证的成本是 {cost} 个普通词元，不是 1 个",
     "why_factor_overhead": "×{factor}：一轮中其余的一切",
-    "why_break_even": "这种草稿从 α = {need} 起才合算；实际 α = {alpha}。",
-    "why_no_break_even": "这种草稿一轮的花费超过它所有词元能省下的：α 多大都不合算。",
+    "why_break_even": "α 至少达到 {need}，这种草稿才划算；实际 α = {alpha}。",
+    "why_no_break_even": "这种草稿一轮的花费超过它所有词元能省下的：α 再高也不划算。",
     "why_curve": "这台设备上一次前向的成本",
     "why_curve_about": (
         "解码一个词元要从内存读取全部权重，却只做一行的计算。验证多行也只读一次。"
         "只要曲线在虚线之下，多出的行就便宜。"
     ),
-    "why_curve_missing": "按“测量成本曲线”：此时此地测量越来越多行的前向时间。",
+    "why_curve_missing": "按“测量成本曲线”，就在此时此地测量行数逐渐增多的前向时间。",
     "why_rows": "一次前向验证的行数",
-    "why_linear": "与逐个解码同价",
+    "why_linear": "与逐个解码一样贵",
     "why_measured_pass": "实测",
-    "why_guess": "假如？",
+    "why_guess": "如果换一种设置？",
     "why_guess_about": (
         "用另一个 γ 重走录下的裁决（或用另一个 α 代入公式），按这次运行的时间计价；若已测量，也用成"
         "本曲线。"
