@@ -6,6 +6,7 @@ its teardown asserts that there were none.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 import axe_playwright_python
 import pytest
 from install_browser import system_browser
-from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, expect, sync_playwright
 
 from specdemo.ui.backend import Backend, default_loader
 from specdemo.ui.page import launch
@@ -33,6 +34,7 @@ ARGUMENTS = [
 ]
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 PATIENCE = 60_000  # milliseconds: the machines that run this may be slow and busy
+expect.set_options(timeout=PATIENCE / 2)
 
 
 @dataclass
@@ -48,7 +50,11 @@ class Site:
 
 
 def serve(backend: Backend) -> tuple[Site, Any]:
-    demo = launch(backend, server_name="127.0.0.1", prevent_thread_lock=True)
+    """A page on a port of its own: a browser would keep its connections to one that was there before."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    demo = launch(backend, server_name="127.0.0.1", server_port=port, prevent_thread_lock=True)
     return Site(demo.local_url, backend), demo
 
 
@@ -140,7 +146,7 @@ def open_page(chromium: Browser, contexts: Contexts) -> Iterator[Open]:
     yield opener
     for page in pages:
         page.close()
-    assert watch.faults == []
+    assert watch.faults == [], watch.faults
 
 
 def store(page: Page, expression: str) -> Any:
