@@ -24,13 +24,14 @@ class NGram(Drafter):
 
     ``branches`` > 1 adds the continuations of older matches as further branches. ``adaptive`` chooses
     the depth with the best expected speed-up, and none while proposals fail, so that text that does
-    not repeat costs nothing."""
+    not repeat costs nothing; what is not proposed is still compared with what comes, and taken up again
+    when it would have been right."""
 
     name: ClassVar[str] = "ngram"
     deterministic: ClassVar[bool] = True
-    gamma: int = control(8, 1, 32)
+    gamma: int = control(12, 1, 32)
     max_match: int = control(4, 1, 8)
-    min_match: int = control(2, 1, 8)
+    min_match: int = control(1, 1, 8)
     branches: int = control(1, 1, 4)
     adaptive: bool = control(True)
 
@@ -39,22 +40,23 @@ class NGram(Drafter):
     _ids: list[int] = field(default_factory=list, init=False, repr=False)
     _rates: dict[int, RunningRate] = field(default_factory=dict, init=False, repr=False)
     _matched: int = field(default=0, init=False, repr=False)
+    _held_back: list[int] = field(default_factory=list, init=False, repr=False)
 
     def start(self, context: Context) -> None:
         self._index(context)
 
     def propose(self, context: Context) -> Proposal:
         self._index(context)
+        self._held_back = []
         limit = min(self.gamma, context.room)
         if limit < 1:
             return EMPTY
         found = self._continuations(limit)
         if not found or not self.adaptive:
             return self._merge(found)
-        rate = self._rate()
-        depth = best_depth(rate.value, limit, context.pass_cost)
+        depth = best_depth(self._rate().value, limit, context.pass_cost)
         if depth == 0:
-            rate.forget()
+            self._held_back = found[0]
         return self._merge([tokens[:depth] for tokens in found] if depth else [])
 
     def rate(self) -> float:
@@ -62,9 +64,10 @@ class NGram(Drafter):
         return self._rate().value
 
     def _rate(self) -> RunningRate:
-        """The acceptance of drafts after a match of this length: longer matches deserve more trust."""
+        """The acceptance of drafts after a match of this length: longer matches deserve more trust (the
+        priors are about what was seen on Spec-Bench)."""
         if self._matched not in self._rates:
-            self._rates[self._matched] = RunningRate(prior=min(0.9, 0.35 + 0.15 * self._matched))
+            self._rates[self._matched] = RunningRate(prior=min(0.9, 0.1 + 0.2 * self._matched))
         return self._rates[self._matched]
 
     def _index(self, context: Context) -> None:
@@ -123,6 +126,8 @@ class NGram(Drafter):
         """Learn how often drafts after a match of this length are accepted."""
         if self.adaptive and len(proposal):
             self._rate().update(len(verdict.path), int(verdict.origin == "corrected"))
+        elif self.adaptive:
+            self.compare(self._held_back, [verdict.final])
 
     def compare(self, copied: Sequence[int], committed: Sequence[int]) -> None:
         """Learn from what was committed where ``copied`` might have been drafted, drafted or not."""
