@@ -1,7 +1,8 @@
 """Plain decoding and pass costs of the embedded model, side by side with Hugging Face ``generate``.
 
 The contestants take turns within each repetition, so that a machine whose speed drifts slows all of
-them; ratios are medians over repetitions. Prefill is left out on both sides.
+them; ratios are medians over repetitions. Prefill is left out on both sides. A bf16 product of a fixed
+size is timed in every repetition: on virtual machines the units that compute it may be shared.
 """
 
 from __future__ import annotations
@@ -22,6 +23,25 @@ from specdemo.prompt import encode
 from specdemo.run import Run
 from specdemo.sampling import SamplingParams
 from specdemo.target import Target
+
+#: Who is compared with whom stands side by side.
+ORDER = (
+    "specdemo q4",
+    "transformers bf16",
+    "specdemo bf16",
+    "transformers fp32",
+    "specdemo fp32",
+)
+
+
+def bf16_product_ms() -> float:
+    """Median time of a square bf16 product of 512."""
+    a, times = torch.ones(512, 512, dtype=torch.bfloat16), []
+    for _ in range(15):
+        began = time.perf_counter()
+        a @ a
+        times.append(time.perf_counter() - began)
+    return statistics.median(times) * 1e3
 
 
 def engine_ms(target: Target, prompt: str, tokens: int) -> tuple[float, float]:
@@ -57,7 +77,7 @@ def peer_ms(model: Any, ids: list[int], tokens: int) -> float:
 
 
 def main() -> None:
-    args = timing.arguments(__doc__ or "", tokens=32, repeats=5)
+    args = timing.arguments(__doc__ or "", tokens=16, repeats=15)
     from transformers import AutoModelForCausalLM
 
     targets = {kind: load_target(dtype=kind, device="cpu") for kind in ("q4", "bf16", "fp32")}
@@ -74,16 +94,19 @@ def main() -> None:
         timing.priority(True)
     times: dict[str, list[float]] = {}
     outside: dict[str, list[float]] = {}
+    product: list[float] = []
     for turn in range(args.repeats):
         prompt = timing.PROMPTS[turn % len(timing.PROMPTS)]
         ids = encode(targets["q4"], prompt)
-        for kind, peer in peers.items():
-            count = args.tokens if kind == "bf16" else args.tokens // 2
-            times.setdefault(f"transformers {kind}", []).append(peer_ms(peer, ids, count))
-        for kind, target in targets.items():
-            ms, share = engine_ms(target, prompt, args.tokens)
-            times.setdefault(f"specdemo {kind}", []).append(ms)
-            outside.setdefault(kind, []).append(share)
+        product.append(bf16_product_ms())
+        for kind in ORDER:
+            name, dtype = kind.split()
+            if name == "transformers":
+                times.setdefault(kind, []).append(peer_ms(peers[dtype], ids, args.tokens))
+            else:
+                ms, share = engine_ms(targets[dtype], prompt, args.tokens)
+                times.setdefault(kind, []).append(ms)
+                outside.setdefault(dtype, []).append(share)
     curves = {kind: cost_curve(target).plain() for kind, target in targets.items()}
     if args.realtime:
         timing.priority(False)
@@ -98,6 +121,7 @@ def main() -> None:
         {
             "tokens": args.tokens,
             "ms_per_token": {k: [round(x, 2) for x in v] for k, v in times.items()},
+            "bf16_product_ms": [round(x, 3) for x in product],
             "tokens_per_second": {k: round(1e3 / statistics.median(v), 1) for k, v in times.items()},
             "ratios": {
                 "q4 to transformers bf16": ratio("specdemo q4", "transformers bf16"),
