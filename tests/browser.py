@@ -189,6 +189,15 @@ def run(page: Page, prompt: str, length: int = 16, wait: bool = True) -> None:
             f"(() => {{ const s = window.specdemo.store; return s.main && s.main.uid > {before}"
             " && s.main.finished && s.plain?.finished; })()"
         )
+        drawn(page)
+
+
+def drawn(page: Page) -> None:
+    """Wait until the streams show all tokens that have come: a slow machine draws them a while later."""
+    page.wait_for_function(
+        "['main', 'plain'].every(slot => document.querySelectorAll(`.lane-${slot} .stream > .token`)"
+        ".length === (window.specdemo.store.runs.get(slot)?.tokens.length ?? 0))"
+    )
 
 
 def violations(page: Page) -> list[str]:

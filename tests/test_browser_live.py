@@ -1,29 +1,21 @@
-"""The Live tab in Chromium: stream, colours, chart, Stop, two tabs, hostile text, bad input."""
+"""The Live tab in Chromium: first paint, stream, colours, chart, Stop, two pages, examples."""
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
-from browser import Open, Site, fill, run, serve, set_number, store, tab
-from playwright.sync_api import Page, expect
+import pytest
+from browser import Open, Site, drawn, run, serve, store
+from playwright.sync_api import Route, expect
 
-from specdemo.events import Drafted, DraftNode, Finished, NodeVerdict, Started, Token, Verified, to_json
 from specdemo.ui.backend import Backend
+from specdemo.ui.text import TEXTS
+from specdemo.ui.views.form import drafter_choices
+from specdemo.ui.views.presets import PRESETS
 
 pytest_plugins = ("browser",)
-
-HOSTILE = [
-    "<img src=x onerror=window.hacked=1>",
-    "${window.hacked=2}",
-    "{{window.hacked=3}}",
-    "</script><script>window.hacked=4</script>",
-    "javascript:alert(5)",
-    "\u202e\u0000?\u2028",
-]
 
 
 def wait_until(condition: Any, seconds: float = 60.0) -> None:
@@ -31,39 +23,6 @@ def wait_until(condition: Any, seconds: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < until, "it did not happen"
         time.sleep(0.05)
-
-
-def hostile_recording() -> str:
-    """A correct recording in which every text is an attack."""
-    events: list[Any] = [
-        Started(
-            1,
-            HOSTILE[0],
-            HOSTILE[1],
-            "".join(HOSTILE),
-            3,
-            {"temperature": 0.0, "x": HOSTILE[0]},
-            "cpu",
-            "fp32",
-            0,
-            True,
-            {"device_name": HOSTILE[0]},
-        )
-    ]
-    for number, text in enumerate(HOSTILE):
-        nodes = (DraftNode(number, text, -1, 0.5), DraftNode(9, text, 0, 0.5))
-        verdicts = (NodeVerdict("accepted", 0.5, 1.0), NodeVerdict("rejected", 0.1, 0.2, 0.9))
-        tokens = (Token(number, text, "accepted", 0.5, 0.5, 0), Token(7, text, "corrected", 0.9))
-        events += [Drafted(number, nodes, 1.0), Verified(number, verdicts, tokens, 2.0, 0.1)]
-    text = "".join(each * 2 for each in HOSTILE)
-    events.append(Finished("length", text, (), {"tokens": 12, "rounds": 6}))
-    return "\n".join(map(to_json, events))
-
-
-def upload(page: Page, path: Path, button: str = "#do-open-file") -> None:
-    with page.expect_file_chooser() as chooser:
-        page.click(button)
-    chooser.value.set_files(path)
 
 
 def test_a_recorded_run_plays_before_the_model_is_loaded(open_page: Open) -> None:
@@ -82,6 +41,7 @@ def test_a_recorded_run_plays_before_the_model_is_loaded(open_page: Open) -> Non
         expect(page.locator(".badge")).to_contain_text("recorded on")
         assert page.get_attribute("#model-state", "data-state") == "loading"
         page.wait_for_function("window.specdemo.store.time === Infinity")
+        drawn(page)
         shown = page.locator(".lane-main .stream > .token").count()
         assert shown == store(page, "main.tokens.length") > 0
     finally:
@@ -89,6 +49,45 @@ def test_a_recorded_run_plays_before_the_model_is_loaded(open_page: Open) -> Non
         job.wait(10)
         demo.close(verbose=False)
     assert backend.state == "failed"
+
+
+def test_the_recorded_run_plays_before_gradio_has_built_the_page(site: Site, open_page: Open) -> None:
+    """The page's own stage is there first; what plays on it goes on in the page that Gradio builds."""
+    page = open_page("about:blank", wait=False)
+    held: list[Route] = []
+    gate = threading.Event()
+
+    def keep(route: Route) -> None:
+        if gate.is_set():
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/assets/index-*.js", keep)
+    page.goto(site.url, wait_until="commit")
+    page.wait_for_selector("#early .lane-main .token")
+    expect(page.locator("#early .badge")).to_contain_text("recorded on")
+    assert page.locator("#view-live").count() == 0
+    page.evaluate("window.kept = document.querySelector('#early .lane-main .token')")
+    gate.set()
+    for route in held:
+        route.continue_()
+    page.wait_for_selector("#view-live .lane-main .token")
+    assert page.evaluate("window.kept.closest('#view-live') !== null")
+    assert page.locator("#early").count() == 0
+
+
+@pytest.mark.parametrize("lang", list(TEXTS))
+def test_every_example_fills_the_form(site: Site, open_page: Open, lang: str) -> None:
+    page = open_page(f"{site.url}?lang={lang}")
+    page.get_by_role("button", name=TEXTS[lang]["run"], exact=True).wait_for()
+    for preset in PRESETS:
+        page.get_by_role("button", name=TEXTS[lang][f"example_{preset.key}"], exact=True).click()
+        expect(page.locator("#field-prompt textarea")).to_have_value(preset.prompt)
+        length = str(preset.values["length"])
+        expect(page.locator("#field-length input[type=number]")).to_have_value(length)
+        chosen = TEXTS[lang][dict(map(reversed, drafter_choices()))[preset.values["drafter"]]]
+        expect(page.locator("#field-drafter input")).to_have_value(chosen)
 
 
 def test_a_run_streams_into_spans_with_the_colour_of_their_origin(site: Site, open_page: Open) -> None:
@@ -186,81 +185,8 @@ def test_two_pages_take_turns_and_get_their_own_text(site: Site, open_page: Open
             "(window.specdemo.store)"
         )
         assert store(page, "plain.started.prompt") == prompt
+        drawn(page)
         texts = page.eval_on_selector_all(
             ".lane-main .stream > .token", "all => all.map(e => e.textContent)"
         )
         assert "".join(texts) == store(page, "main.finished.text")
-
-
-def test_hostile_text_stays_text_everywhere(site: Site, open_page: Open, tmp_path: Path) -> None:
-    page = open_page(site.url)
-    file = tmp_path / "hostile.jsonl"
-    file.write_text(hostile_recording(), encoding="utf-8")
-    upload(page, file)
-    page.wait_for_function("window.specdemo.store.main?.started?.model.includes('onerror')")
-    page.wait_for_timeout(300)
-    shown = page.eval_on_selector_all(
-        ".lane-main .stream > .token", "all => all.map(e => e.textContent)"
-    )
-    assert shown == [text for each in HOSTILE for text in (each, each)]
-    page.get_by_label("show refused drafts").check()
-    page.locator(".lane-main .stream > .token").first.click()
-    tab(page, "One round")
-    expect(page.locator(".tree").first).to_be_visible()
-    for name in ("Is it lossless?", "Why is it fast?", "Compare"):
-        tab(page, name)
-        page.wait_for_timeout(200)
-    assert page.evaluate("window.hacked") is None
-    assert page.locator("#view-live img").count() == 0
-    tab(page, "Live")
-    run(page, " ".join(HOSTILE[:5]), length=8)
-    assert page.evaluate("window.hacked") is None
-
-
-def test_bad_input_gives_one_sentence_and_keeps_prompt_and_text(site: Site, open_page: Open) -> None:
-    page = open_page(site.url)
-    run(page, "Hello there", length=8)
-    kept = store(page, "main.finished.text")
-    error = page.locator("#view-live .error")
-    for prompt, sentence in (
-        ("   ", "The prompt is empty"),
-        ("x" * 1_200_000, "has 1200000 characters, at most"),
-        ("bad \u0007 bell", "U+0007"),
-        ("word " * 9000, "tokens, but the model holds"),
-    ):
-        fill(page, prompt)
-        page.click("#do-run")
-        expect(error).to_contain_text(sentence)
-        assert page.input_value("#field-prompt textarea") == prompt
-    fill(page, "Hello again")
-    page.click("#more > button")
-    set_number(page, "field-seed", -5)
-    page.click("#do-run")
-    expect(error).to_contain_text("seed must be a number from 0")
-    assert store(page, "main?.finished?.text ?? ''") in (kept, "")
-    set_number(page, "field-seed", 3)
-    run(page, "Hello again", length=8)
-    expect(error).to_be_hidden()
-
-
-def test_malformed_and_foreign_files_get_a_sentence(site: Site, open_page: Open, tmp_path: Path) -> None:
-    page = open_page(site.url)
-    good = hostile_recording().splitlines()
-    cases = {
-        "empty.jsonl": b"",
-        "text.jsonl": b"hello",
-        "binary.jsonl": bytes(range(256)),
-        "two.jsonl": "\n".join([*good, *good]).encode(),
-        "deep.jsonl": (b"[" * 100_000),
-        "cut.html": b"<html><script type='application/json'>{}</script></html>",
-        "page.html": b'<script type="application/json" id="specdemo-data">{"runs": [1]}</script>',
-    }
-    for name, content in cases.items():
-        path = tmp_path / name
-        path.write_bytes(content)
-        upload(page, path)
-        expect(page.locator("#view-live .error")).to_contain_text(
-            "The file could not be opened", timeout=20_000
-        )
-        page.evaluate("window.specdemo.store.statuses.clear()")
-    json.loads(good[0])

@@ -80,6 +80,43 @@ def test_lossless_shows_equal_texts_and_a_bug_breaks_the_histogram(site: Site, o
     expect(page.locator(".finding.differs").first).to_contain_text("almost never")
 
 
+def test_typical_stands_next_to_exact_with_its_drift(site: Site, open_page: Open) -> None:
+    page = open_page(site.url)
+    fill(page, "One, two, three, four, one, two, three,")
+    set_number(page, "field-length", 12)
+    tab(page, "Is it lossless?")
+    expect(page.locator(".rules tbody tr")).to_have_count(2)  # the recorded pair
+    page.click("#do-both-rules")
+    page.wait_for_function("window.specdemo.store.runs.get('rule:typical')?.finished")
+    runs = [store(page, f"runs.get('rule:{rule}').finished") for rule in ("exact", "typical")]
+    drift = runs[1]["summary"]["drift"]
+    assert "drift" not in runs[0]["summary"] and drift["tokens"] == runs[1]["summary"]["tokens"]
+    expect(page.locator(".rules tbody tr").last).to_contain_text(
+        f"{drift['different']} of {drift['tokens']}"
+    )
+
+
+def test_a_draft_with_several_matches_is_drawn_as_a_tree(site: Site, open_page: Open) -> None:
+    """The recorded run that plays first: where its verses went on differently, its drafts branch."""
+    page = open_page(site.url)
+    page.evaluate("window.specdemo.player.stop()")
+    branched = "r => new Set(r.nodes.map(n => n.parent)).size < r.nodes.length"
+    index = store(page, f"main.rounds.findIndex({branched})")
+    assert index >= 0
+    page.evaluate(f"window.specdemo.store.round = {index}")
+    tab(page, "One round")
+    page.evaluate("window.specdemo.store.changed()")
+    expect(page.locator(".tree [data-node]").first).to_be_visible()
+    page.evaluate(f"window.specdemo.store.round = {index}; window.specdemo.store.changed()")
+    expect(page.locator(".round-name")).to_contain_text(f"Round {index + 1} of")
+    nodes = store(page, f"main.rounds[{index}].nodes")
+    rows = page.eval_on_selector_all(
+        ".tree [data-node]:not([data-node=final])",
+        "all => all.map(e => e.getAttribute('transform').match(/ ([0-9.]+)\\)/)[1])",
+    )
+    assert len(rows) == len(nodes) and len(set(rows)) > 1, "branches stand below one another"
+
+
 def test_why_multiplies_out_and_estimates_are_called_so(site: Site, open_page: Open) -> None:
     page = open_page(site.url)
     sampled_run(page)
@@ -179,7 +216,10 @@ def test_a_link_carries_prompt_settings_and_language(site: Site, open_page: Open
     assert page.input_value("#control-early_exit-gamma input[type=number]") == "5"
 
 
-@pytest.mark.parametrize(("lang", "dark", "width"), [("en", False, 1200), ("zh", True, 390)])
+@pytest.mark.parametrize(
+    ("lang", "dark", "width"),
+    [("en", False, 1200), ("zh", True, 390), ("en", True, 390), ("zh", False, 1280)],
+)
 def test_every_tab_reads_well_for_everyone(
     site: Site, open_page: Open, lang: str, dark: bool, width: int
 ) -> None:
@@ -190,12 +230,10 @@ def test_every_tab_reads_well_for_everyone(
     page.get_by_role("tab", name=TABS[lang][0], exact=True).wait_for()
     page.evaluate("window.specdemo.player.stop()")
     found: dict[str, list[str]] = {}
+    shown = page.locator("#tabs button[role=tab]")
+    assert tuple(text.strip() for text in shown.all_inner_texts()) == TABS[lang], "all six, in no menu"
     for name in TABS[lang]:
-        page.evaluate(
-            "name => [...document.querySelectorAll('#tabs button')]"
-            ".find(b => b.textContent.trim() === name).click()",
-            name,
-        )
+        tab(page, name)
         page.wait_for_timeout(700)
         wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         assert wide <= 0, f"{name} scrolls sideways by {wide} px"

@@ -111,7 +111,7 @@ export const LESSONS = [
     },
   },
   {
-    name: "professor", paragraphs: 3, recording: "repeat", figure: professor,
+    name: "professor", paragraphs: 3, recording: "copy", figure: professor,
     answer({ main }) {
       const { alpha, accepted, rejected } = main.figures();
       return { right: alpha < 0.4 ? 0 : alpha < 0.8 ? 1 : 2, values: { alpha: percent(alpha), accepted, tested: accepted + rejected } };
@@ -161,7 +161,7 @@ export const LESSONS = [
     },
   },
   {
-    name: "frameworks", paragraphs: 3, recording: "repeat", figure: chunks,
+    name: "frameworks", paragraphs: 3, recording: "copy", figure: chunks,
     answer({ main }) {
       const { rounds, tokens, tau } = main.figures();
       return { right: 1, values: { rounds, tokens, half: Math.ceil(rounds / 2), tau: number(tau, 2) } };

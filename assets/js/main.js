@@ -2,7 +2,7 @@
 
 import { TEXT } from "../text.js";
 import { t, words, setLanguage } from "./words.js";
-import { h } from "./dom.js";
+import { h, reducedMotion } from "./dom.js";
 import { Early, guessLanguage } from "./early.js";
 import { store } from "./store.js";
 import { player } from "./player.js";
@@ -66,7 +66,8 @@ async function playRecording(name) {
   text += `{"type":"page","do":"open","slot":"main"}\n${main.trim()}\n`;
   text += '{"type":"page","do":"status","state":"recorded"}\n';
   store.feed(text, "live");
-  player.play(0);
+  if (reducedMotion()) player.stop();
+  else player.play(0);
 }
 
 function bus(value, name = "live") {

@@ -11,7 +11,7 @@ FIRST = 2  # values that come before the fields: the language and the conversati
 
 def from_page(fields: Mapping[str, str]) -> str:
     """Fills the hidden fields from the page just before a press is sent, and keeps a huge prompt back:
-    its size alone is enough to refuse it. ``fields``: by name the function that gives the value, or ""."""
+    its size alone is enough to refuse it. ``fields``: by name the function that gives the value."""
     names = list(fields)
     lines = [
         f"all[{FIRST + names.index(name)}] = window.specdemo.{function}(all);"

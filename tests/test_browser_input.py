@@ -1,0 +1,130 @@
+"""What must not harm the page, in Chromium: hostile text, bad input, malformed and foreign files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from browser import Open, Site, drawn, fill, run, set_number, store, tab
+from playwright.sync_api import Page, expect
+
+from specdemo.events import Drafted, DraftNode, Finished, NodeVerdict, Started, Token, Verified, to_json
+
+pytest_plugins = ("browser",)
+
+HOSTILE = [
+    "<img src=x onerror=window.hacked=1>",
+    "${window.hacked=2}",
+    "{{window.hacked=3}}",
+    "</script><script>window.hacked=4</script>",
+    "javascript:alert(5)",
+    "\u202e\u0000?\u2028",
+]
+
+
+def hostile_recording() -> str:
+    """A correct recording in which every text is an attack."""
+    events: list[Any] = [
+        Started(
+            1,
+            HOSTILE[0],
+            HOSTILE[1],
+            "".join(HOSTILE),
+            3,
+            {"temperature": 0.0, "x": HOSTILE[0]},
+            "cpu",
+            "fp32",
+            0,
+            True,
+            {"device_name": HOSTILE[0]},
+        )
+    ]
+    for number, text in enumerate(HOSTILE):
+        nodes = (DraftNode(number, text, -1, 0.5), DraftNode(9, text, 0, 0.5))
+        verdicts = (NodeVerdict("accepted", 0.5, 1.0), NodeVerdict("rejected", 0.1, 0.2, 0.9))
+        tokens = (Token(number, text, "accepted", 0.5, 0.5, 0), Token(7, text, "corrected", 0.9))
+        events += [Drafted(number, nodes, 1.0), Verified(number, verdicts, tokens, 2.0, 0.1)]
+    text = "".join(each * 2 for each in HOSTILE)
+    events.append(Finished("length", text, (), {"tokens": 12, "rounds": 6}))
+    return "\n".join(map(to_json, events))
+
+
+def upload(page: Page, path: Path, button: str = "#do-open-file") -> None:
+    with page.expect_file_chooser() as chooser:
+        page.click(button)
+    chooser.value.set_files(path)
+
+
+def test_hostile_text_stays_text_everywhere(site: Site, open_page: Open, tmp_path: Path) -> None:
+    page = open_page(site.url)
+    file = tmp_path / "hostile.jsonl"
+    file.write_text(hostile_recording(), encoding="utf-8")
+    upload(page, file)
+    page.wait_for_function("window.specdemo.store.main?.started?.model.includes('onerror')")
+    drawn(page)
+    shown = page.eval_on_selector_all(
+        ".lane-main .stream > .token", "all => all.map(e => e.textContent)"
+    )
+    assert shown == [text for each in HOSTILE for text in (each, each)]
+    page.get_by_label("show refused drafts").check()
+    page.locator(".lane-main .stream > .token").first.click()
+    tab(page, "One round")
+    expect(page.locator(".tree").first).to_be_visible()
+    for name in ("Is it lossless?", "Why is it fast?", "Compare"):
+        tab(page, name)
+        page.wait_for_timeout(200)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("#view-live img").count() == 0
+    tab(page, "Live")
+    run(page, " ".join(HOSTILE[:5]), length=8)
+    assert page.evaluate("window.hacked") is None
+
+
+def test_bad_input_gives_one_sentence_and_keeps_prompt_and_text(site: Site, open_page: Open) -> None:
+    page = open_page(site.url)
+    run(page, "Hello there", length=8)
+    kept = store(page, "main.finished.text")
+    error = page.locator("#view-live .error")
+    for prompt, sentence in (
+        ("   ", "The prompt is empty"),
+        ("x" * 1_200_000, "has 1200000 characters, at most"),
+        ("bad \u0007 bell", "U+0007"),
+        ("word " * 9000, "tokens, but the model holds"),
+    ):
+        fill(page, prompt)
+        page.click("#do-run")
+        expect(error).to_contain_text(sentence)
+        assert page.input_value("#field-prompt textarea") == prompt
+    fill(page, "Hello again")
+    page.click("#more > button")
+    set_number(page, "field-seed", -5)
+    page.click("#do-run")
+    expect(error).to_contain_text("seed must be a number from 0")
+    assert store(page, "main?.finished?.text ?? ''") in (kept, "")
+    set_number(page, "field-seed", 3)
+    run(page, "Hello again", length=8)
+    expect(error).to_be_hidden()
+
+
+def test_malformed_and_foreign_files_get_a_sentence(site: Site, open_page: Open, tmp_path: Path) -> None:
+    page = open_page(site.url)
+    good = hostile_recording().splitlines()
+    cases = {
+        "empty.jsonl": b"",
+        "text.jsonl": b"hello",
+        "binary.jsonl": bytes(range(256)),
+        "two.jsonl": "\n".join([*good, *good]).encode(),
+        "deep.jsonl": (b"[" * 100_000),
+        "cut.html": b"<html><script type='application/json'>{}</script></html>",
+        "page.html": b'<script type="application/json" id="specdemo-data">{"runs": [1]}</script>',
+    }
+    for name, content in cases.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        upload(page, path)
+        expect(page.locator("#view-live .error")).to_contain_text(
+            "The file could not be opened", timeout=20_000
+        )
+        page.evaluate("window.specdemo.store.statuses.clear()")
+    json.loads(good[0])
