@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import resource
+import sys
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from specdemo.lean import pages
@@ -35,3 +40,38 @@ def test_contents_stay() -> None:
 def test_other_systems_are_left_alone(monkeypatch: Any) -> None:
     monkeypatch.setattr(pages.sys, "platform", "darwin")
     assert pages.use_huge_pages() == 0
+
+
+def test_freed_blocks_go_back_while_a_model_is_loaded() -> None:
+    """Blocks between others: from the heap they would leave holes that stay with the process."""
+    if not (sys.platform.startswith("linux") and hasattr(ctypes.CDLL(None), "mallopt")):
+        pytest.skip("glibc alone has mallopt")
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    def growth() -> int:
+        """Of freeing every second block, a megabyte each, between blocks that stay."""
+        before = resident()
+        pairs = [(torch.ones(2**18), torch.ones(2**16)) for _ in range(40)]
+        kept.append([small for _, small in pairs])
+        pairs.clear()
+        return resident() - before - 40 * 2**18
+
+    kept: list[list[torch.Tensor]] = []
+    with pages.own_mappings():
+        inside = growth()
+    outside = growth()
+    assert inside < 8 * 2**20 < 24 * 2**20 < outside
+
+
+def test_large_fresh_memory_is_asked_to_be_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(pages, "_advise", lambda *a: asked.append(a) or True)  # type: ignore[func-returns-value]
+    small, large = torch.empty(1000), torch.empty(3 * pages.SIZE // 2, dtype=torch.float32)
+    assert pages.roomy(small) is small and not asked
+    assert pages.roomy(large) is large and len(asked) == 1
+    start, size, _ = asked[0]
+    assert start % pages.SIZE == 0 and size % pages.SIZE == 0
+    inside = large.data_ptr() <= start and start + size <= large.data_ptr() + large.nbytes
+    assert inside and size > 0

@@ -120,6 +120,13 @@ def test_the_skeleton_holds_what_transformers_loads(tiny_tokenizer: Any, tmp_pat
         assert torch.equal(ours.mlp.up_proj.weight, theirs.mlp.up_proj.weight)
         assert ours.self_attn.scaling == theirs.self_attn.scaling
     assert lean.plan.plan_of(bare) == lean.plan.plan_of(whole)
+    late = skeleton.read(folder, torch.bfloat16, torch.device("cpu"), projections=False)
+    for layer, known in zip(late.model.layers, whole.model.layers, strict=True):
+        assert layer.mlp.up_proj.weight.numel() == 0
+        layer.fill()
+        for name, weight in known.state_dict().items():
+            assert torch.equal(layer.state_dict()[name], weight)
+    assert lean.plan.plan_of(late) == lean.plan.plan_of(whole)
     (folder / "config.json").write_text(json.dumps({**config.to_dict(), "model_type": "qwen3"}))
     assert skeleton.read(folder, torch.bfloat16, torch.device("cpu")) is None
 
