@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from test_lean import TREE, make, tokens
 
 from specdemo import graphs
 from specdemo.lean import LeanTarget
+from specdemo.lean.passes import Pass
 
 
 class Recorder:
@@ -69,3 +71,30 @@ def test_without_a_gpu_nothing_is_recorded() -> None:
         return 3
 
     assert graphs.record(run) is run
+
+
+def test_the_gpus_attention_computes_the_same(
+    tiny_tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The branch for GPUs, run on the CPU: one fused attention, keys of a row side by side."""
+    target = LeanTarget(make("llama-tied"), tiny_tokenizer, name="lean")
+    results = []
+    run = Pass.run
+
+    def fused(self: Pass, *arguments: Any) -> Any:
+        self._fused = True
+        return run(self, *arguments)
+
+    for branch in (run, fused):
+        monkeypatch.setattr(Pass, "run", branch)
+        session = target.open(150)
+        if branch is fused:
+            arena = session._arena
+            arena.keys = torch.zeros_like(arena.values).transpose(2, 3)
+        session.prefill(tokens(40))
+        first = session.forward(tokens(7), TREE)
+        session.keep([0, 2, 4])
+        results.append((first, session.forward(tokens(3, 5), [-1, 0, 1])))
+        session.close()
+    for plain, other in zip(*results, strict=True):
+        torch.testing.assert_close(other, plain, atol=1e-4, rtol=1e-4)
