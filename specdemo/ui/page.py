@@ -20,7 +20,7 @@ from .views.bus import Bus
 from .views.live import Sessions
 from .views.parts import Action, Call, Field, Tab
 from .views.presets import PRESETS
-from .web import HeadFirst, head, routes
+from .web import HeadFirst, routes
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 DEFAULT_DRAFTER = "ngram"
@@ -241,6 +241,6 @@ def launch(backend: Backend, **options: Any) -> gr.Blocks:
         ),
     }
     app = app_parts(backend, routes(backend.status)) | options.pop("app_kwargs", {})
-    app["middleware"] = [*app.get("middleware", []), Middleware(HeadFirst, head=head())]
+    app["middleware"] = [*app.get("middleware", []), Middleware(HeadFirst)]
     demo.launch(**{**settings, **options, "app_kwargs": app})
     return demo

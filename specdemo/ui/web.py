@@ -32,14 +32,13 @@ HEAD = """
 <link rel="stylesheet" href="specdemo/css/gradio.css">
 <link rel="stylesheet" href="specdemo/css/page.css">
 <link rel="stylesheet" href="specdemo/css/views.css">
-{preload}
-<script src="specdemo/js/main.js" type="module"></script>
 """
 ONLY_EXPORTED = {"player_page.js", "smallchart.js"}
 
 
-def head() -> str:
-    """``HEAD``, and every script and the first recording by name: the browser asks for all at once."""
+def scripts() -> str:
+    """The page's script, with every module and the first recording named: the browser asks for all at
+    once. It must come before Gradio's own: module scripts run in the order in which they stand."""
     names = sorted(path.name for path in (ASSETS / "js").glob("*.js"))
     wanted = ["text.js", *(f"js/{name}" for name in names if name not in ONLY_EXPORTED)]
     links = [f'<link rel="modulepreload" href="specdemo/{name}">' for name in wanted]
@@ -47,15 +46,15 @@ def head() -> str:
         f'<link rel="preload" href="specdemo/recordings/{name}" as="fetch" crossorigin>'
         for name in ("index.json", "repeat.jsonl", "repeat.plain.jsonl")
     ]
-    return HEAD.format(preload="\n".join(links))
+    return "\n".join(['<script src="specdemo/js/main.js" type="module"></script>', *links])
 
 
 class HeadFirst:
-    """Middleware: puts ``head`` into the page's HTML itself. As Gradio's own ``head`` it would be added
-    by script once Gradio has started, a second later."""
+    """Middleware: puts our part of the head into the page's HTML itself, scripts first and style last.
+    As Gradio's own ``head`` it would be added by script once Gradio has started, a second later."""
 
-    def __init__(self, app: ASGIApp, head: str) -> None:
-        self._app, self._head = app, head.encode()
+    def __init__(self, app: ASGIApp) -> None:
+        self._app, self._first, self._last = app, scripts().encode(), HEAD.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "GET":
@@ -83,7 +82,8 @@ class HeadFirst:
         start, *parts = held
         html = b"".join(part.get("body", b"") for part in parts)
         if b"<gradio-app" in html:
-            html = html.replace(b"</head>", self._head + b"</head>", 1)
+            html = html.replace(b"<head>", b"<head>\n" + self._first, 1)
+            html = html.replace(b"</head>", self._last + b"</head>", 1)
         headers = [(name, value) for name, value in start["headers"] if name != b"content-length"]
         size = (b"content-length", str(len(html)).encode())
         await send({**start, "headers": [*headers, size]})
