@@ -36,9 +36,9 @@ class Eagle3(Drafter):
     verify only as much as the measured costs make worth it; an empty draft when nothing is."""
 
     name: ClassVar[str] = "eagle3"
-    depth: int = control(4, 1, 10)
-    budget: int = control(7, 1, 63)
-    top_k: int = control(4, 1, 10)
+    depth: int = control(5, 1, 10)
+    budget: int = control(8, 1, 63)
+    top_k: int = control(8, 1, 10)
     chain: bool = control(False)
     confidence: float = control(0.0, 0.0, 1.0, 0.01)
     adaptive: bool = control(True)

@@ -45,7 +45,7 @@ class Plan:
     regression: float = 0.5
     prompt_weight: float = 0.3
     average: float = 0.998
-    schedule: tuple[tuple[int, int], ...] = ((0, 1), (300_000, 2), (800_000, 3))
+    schedule: tuple[tuple[int, int], ...] = ((0, 1), (300_000, 2), (600_000, 3))
     evaluate_every: int = 50_000
     seed: int = 0
 
