@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Mapping
@@ -23,8 +24,8 @@ from .target import Session, Target
 
 ROWS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32)
 CONTEXT = 64  # tokens in the cache while measuring
-REPEATS = 4
-_VERSION = 3  # of what a file holds; raise it when passes change their cost
+TURNS = 7
+_VERSION = 4  # of what a file holds; raise it when passes change their cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Measured:
 
 
 def pass_cost(target: Target) -> PassCost:
-    """The cost function of a target: from the cache folder, else measured now (under two seconds for
+    """The cost function of a target: from the cache folder, else measured now (two or three seconds for
     the embedded model) and written there. A folder that cannot be written is no error."""
     path = cache.root() / "pass-cost" / f"{key_of(target)}.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
@@ -58,32 +59,38 @@ def pass_cost(target: Target) -> PassCost:
 
 
 def measure(target: Target) -> dict[int, float]:
-    """Time of a chain pass by rows, relative to one row: the best of a few, never falling with the
-    number of rows (a wider pass that seems cheaper is noise)."""
+    """Time of a chain pass by rows, relative to one row, never falling with the number of rows (a
+    wider pass that seems cheaper is noise).
+
+    Every turn times each number of rows next to one row, and the median of turns counts: a machine that
+    changes its speed, or has other work, changes both."""
     session = target.open(CONTEXT + max(ROWS))
     try:
         session.prefill([token % target.shape.vocab for token in range(CONTEXT)])
-        times = {rows: _time(target, session, rows) for rows in ROWS}
+        for rows in ROWS:
+            _time(target, session, rows)  # the first makes buffers
+        turns = [[_ratio(target, session, rows) for rows in ROWS] for _ in range(TURNS)]
     finally:
         session.close()
     result: dict[int, float] = {}
     least = 1.0
-    for rows in ROWS:
-        least = max(least, times[rows] / times[1])
+    for rows, ratios in zip(ROWS, zip(*turns, strict=True), strict=True):
+        least = max(least, statistics.median(ratios)) if rows > 1 else 1.0
         result[rows] = round(least, 3)
     return result
 
 
+def _ratio(target: Target, session: Session, rows: int) -> float:
+    return _time(target, session, rows) / _time(target, session, 1)
+
+
 def _time(target: Target, session: Session, rows: int) -> float:
     tokens, parents = list(range(rows)), range(-1, rows - 1)
-    best = float("inf")
-    for _ in range(REPEATS + 1):  # the first is a warm-up and seldom the best
-        target.synchronize()
-        began = time.perf_counter()
-        session.forward(tokens, parents)
-        target.synchronize()
-        best = min(best, time.perf_counter() - began)
-    return best
+    target.synchronize()
+    began = time.perf_counter()
+    session.forward(tokens, parents)
+    target.synchronize()
+    return time.perf_counter() - began
 
 
 def key_of(target: Target) -> str:
