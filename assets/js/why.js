@@ -102,7 +102,7 @@ export class Why {
       x: { min: 0, max: rows * 1.02, label: t("why_rows") },
       y: { min: 0, max: top * 1.2, label: "ms" },
       items: [
-        { kind: "line", points: linear, colour: "--slower", dash: "5 4", name: t("why_linear"), ink: "--slower" },
+        { kind: "line", points: linear, colour: "--slower", dash: "5 4", name: t("why_linear"), ink: "--slower", anchor: "start" },
         { kind: "line", points, colour: "--accepted-line", name: t("why_measured_pass"), ink: "--accepted-ink" },
         { kind: "dots", points, colour: "--accepted-line" },
       ],
