@@ -18,9 +18,8 @@ from specdemo.hf import HFTarget
 from specdemo.run import Run
 from specdemo.sampling import SamplingParams
 from specdemo.train import corpus, features
-from specdemo.train.data import FeatureStore, Row, batches, read_shard, write_shard
+from specdemo.train.data import FeatureStore, read_shard
 from specdemo.train.eagle3_batch import make_batch
-from specdemo.train.eagle3_init import Ridge
 
 GREEDY = SamplingParams(max_new_tokens=40, ignore_eos=True)
 
@@ -80,20 +79,6 @@ def test_a_corpus_goes_on_where_it_stopped(folder: Path, tiny_llama: Any, tmp_pa
     assert len(set(map(tuple, firsts))) == len(firsts)  # every shard has a seed of its own
 
 
-@pytest.mark.parametrize(
-    ("ids", "start"),
-    [
-        ([1, 2, 3, 4, 5, 6], None),
-        ([9, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4], 5),
-        ([9, 1, 2, 3, 4, 1, 2, 3, 4], None),
-        ([9, 7, 7, 7, 7, 7, 7], 2),
-        ([9, 7, 7, 7], None),
-    ],
-)
-def test_loops_are_cut_after_their_first_round(ids: list[int], start: int | None) -> None:
-    assert corpus.loop_start(ids) == start
-
-
 def test_features_are_the_models_hidden_states(folder: Path, tiny_llama: Any) -> None:
     store = FeatureStore(folder / "corpus", folder / "features")
     assert store.info.layers == (1, 2, 3, 4)
@@ -142,35 +127,6 @@ def test_a_batch_pairs_states_tokens_and_labels(folder: Path) -> None:
     weight = batch.labels(0)[1][0]
     start = sample.row.response_start - 2
     assert set(weight[:start].tolist()) <= {0.25} and float(weight[start]) == 1.0
-
-
-def test_ridge_finds_a_linear_map() -> None:
-    generator = torch.Generator().manual_seed(0)
-    x, w = torch.randn(500, 8, generator=generator), torch.randn(3, 8, generator=generator)
-    fit = Ridge(8, 3)
-    for part in x.split(100):
-        fit.add(part, part @ w.T)
-    torch.testing.assert_close(fit.solve(1e-7), w, rtol=1e-3, atol=1e-3)
-    assert fit.explained(w) == pytest.approx(1.0, abs=1e-4)
-    assert fit.explained(torch.zeros_like(w)) == pytest.approx(0.0, abs=0.05)
-
-
-def test_batches_take_every_row_once() -> None:
-    rows = [Row(torch.arange(n), 1, True) for n in (5, 9, 3, 7, 2)]
-    from specdemo.train.data import Sample
-
-    samples = [Sample(row, None) for row in rows]  # type: ignore[arg-type]
-    groups = list(batches(samples, 8, [3, 1, 4, 0, 2]))
-    assert [len(s.row.ids) for group in groups for s in group] == [7, 9, 2, 5, 3]
-    assert all(sum(len(s.row.ids) for s in group) >= 8 for group in groups[:-1])
-
-
-def test_shards_come_back_as_written(tmp_path: Path) -> None:
-    rows = [Row(torch.tensor([1, 49151, 3]), 2, False), Row(torch.tensor([4, 5]), 1, False)]
-    write_shard(tmp_path / "a.npz", rows, False)
-    back = read_shard(tmp_path / "a.npz")
-    assert [r.ids.tolist() for r in back.rows] == [[1, 49151, 3], [4, 5]]
-    assert [r.response_start for r in back.rows] == [2, 1] and not back.rows[0].greedy
 
 
 def _prompt(folder: Path, target: HFTarget) -> str:

@@ -11,10 +11,13 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from transformers import LlamaConfig, LlamaForCausalLM
 
-from specdemo.train import loop, precision
+from specdemo.lean import supports
+from specdemo.train import corpus, draft_model, loop, precision
 from specdemo.train.checkpoint import Averaged, Checkpoint
-from specdemo.train.data import Row, Sample
+from specdemo.train.data import Row, Sample, batches, read_shard, write_shard
+from specdemo.train.eagle3_init import Ridge
 from specdemo.train.optimiser import muon
 
 
@@ -118,3 +121,64 @@ def test_a_round_takes_every_row_once_and_pads_little() -> None:
     assert padded < 1.15 * sum(lengths)
     other = list(loop.Training._groups(trainer))
     assert [len(s.row.ids) for g in groups for s in g] != [len(s.row.ids) for g in other for s in g]
+
+
+@pytest.mark.parametrize(
+    ("ids", "start"),
+    [
+        ([1, 2, 3, 4, 5, 6], None),
+        ([9, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4], 5),
+        ([9, 1, 2, 3, 4, 1, 2, 3, 4], None),
+        ([9, 7, 7, 7, 7, 7, 7], 2),
+        ([9, 7, 7, 7], None),
+    ],
+)
+def test_loops_are_cut_after_their_first_round(ids: list[int], start: int | None) -> None:
+    assert corpus.loop_start(ids) == start
+
+
+def test_ridge_finds_a_linear_map() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, w = torch.randn(500, 8, generator=generator), torch.randn(3, 8, generator=generator)
+    fit = Ridge(8, 3)
+    for part in x.split(100):
+        fit.add(part, part @ w.T)
+    torch.testing.assert_close(fit.solve(1e-7), w, rtol=1e-3, atol=1e-3)
+    assert fit.explained(w) == pytest.approx(1.0, abs=1e-4)
+    assert fit.explained(torch.zeros_like(w)) == pytest.approx(0.0, abs=0.05)
+
+
+def test_batches_take_every_row_once() -> None:
+    rows = [Row(torch.arange(n), 1, True) for n in (5, 9, 3, 7, 2)]
+    samples = [Sample(row, None) for row in rows]  # type: ignore[arg-type]
+    groups = list(batches(samples, 8, [3, 1, 4, 0, 2]))
+    assert [len(s.row.ids) for group in groups for s in group] == [7, 9, 2, 5, 3]
+    assert all(sum(len(s.row.ids) for s in group) >= 8 for group in groups[:-1])
+
+
+def test_shards_come_back_as_written(tmp_path: Path) -> None:
+    rows = [Row(torch.tensor([1, 49151, 3]), 2, False), Row(torch.tensor([4, 5]), 1, False)]
+    write_shard(tmp_path / "a.npz", rows, False)
+    back = read_shard(tmp_path / "a.npz")
+    assert [r.ids.tolist() for r in back.rows] == [[1, 49151, 3], [4, 5]]
+    assert [r.response_start for r in back.rows] == [2, 1] and not back.rows[0].greedy
+
+
+def test_folded_biases_change_no_logit() -> None:
+    torch.manual_seed(2)
+    config = LlamaConfig(
+        vocab_size=50, hidden_size=24, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=4, head_dim=16, attention_bias=True,
+        tie_word_embeddings=True,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).eval()
+    for layer in model.model.layers:
+        for name in "qkvo":
+            torch.nn.init.normal_(getattr(layer.self_attn, f"{name}_proj").bias)
+    ids = torch.arange(12)[None]
+    with torch.no_grad():
+        before = model(ids).logits
+        assert not supports(model)
+        draft_model.fold_biases(model)
+        torch.testing.assert_close(model(ids).logits, before, rtol=1e-4, atol=1e-4)
+    assert supports(model)  # a bias of zeros adds nothing: the fast path takes it

@@ -76,7 +76,7 @@ def _plain_layer(config: Any, layer: Any) -> bool:
         and attention == _ATTENTION | norms
         and _MLP <= set(dict(layer.mlp.named_children())) <= _MLP | {"act_fn"}
         and config.hidden_act == "silu"
-        and layer.self_attn.o_proj.bias is None
+        and _adds_nothing(layer.self_attn.o_proj.bias)
         and layer.mlp.down_proj.bias is None
         and layer.mlp.gate_proj.bias is None
     )
@@ -101,3 +101,8 @@ def plan_of(model: PreTrainedModel) -> Plan:
         scale=attention.scaling,
         head_norms=config.model_type == "qwen3",
     )
+
+
+def _adds_nothing(bias: Any) -> bool:
+    """No bias, or one of zeros (a layout that has biases everywhere or nowhere)."""
+    return bias is None or not bool(bias.any())

@@ -87,6 +87,17 @@ def make_model(plan: Plan, target: Any) -> Any:
     return LlamaForCausalLM(config).float()
 
 
+@torch.no_grad()
+def fold_biases(model: Any) -> None:
+    """Move the bias of every attention's output projection into the bias of its values: attention
+    weights sum to one, so W_o b_v is added anyway. The bias left is zero, and costs nothing to run."""
+    for layer in model.model.layers:
+        output, value = layer.self_attn.o_proj, layer.self_attn.v_proj
+        inverse = torch.linalg.pinv(output.weight.double())
+        value.bias += (inverse @ output.bias.double()).to(value.bias.dtype)
+        output.bias.zero_()
+
+
 class Trainer(Training):
     def __init__(
         self,
@@ -211,6 +222,7 @@ class Trainer(Training):
         copy: Any = LlamaForCausalLM(self.model.config)
         copy.load_state_dict(self.model.state_dict())
         self.average.swap(self.model)
+        fold_biases(copy)
         copy.to(torch.bfloat16).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         shortlist.write(folder, self.frequent.cpu())
