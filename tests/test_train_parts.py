@@ -56,15 +56,16 @@ def test_half_precision_is_used_where_it_was_found_faster(monkeypatch: pytest.Mo
 
 def test_muon_turns_matrices_and_leaves_the_rest_to_adamw() -> None:
     torch.manual_seed(0)
-    module = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 8), nn.Linear(8, 4, bias=False))
-    optimiser = muon(module, 0.01, decay=0.0, others=[module[0].weight])
+    table, middle, last = nn.Embedding(20, 8), nn.Linear(8, 8), nn.Linear(8, 4, bias=False)
+    module = nn.Sequential(table, middle, last)
+    optimiser = muon(module, 0.01, decay=0.0, others=[table.weight])
     first, second = (sum(len(g["params"]) for g in part.param_groups) for part in optimiser.parts)
     assert (first, second) == (2, 2)  # two matrices; the table and a bias
-    before = module[2].weight.detach().clone()
+    before = last.weight.detach().clone()
     optimiser.zero_grad()
     module(torch.arange(12)).square().sum().backward()
     optimiser.step()
-    singular = torch.linalg.svdvals(module[2].weight.detach() - before)
+    singular = torch.linalg.svdvals(last.weight.detach() - before)
     assert float(singular.min()) > 0.3 * float(singular.max()) > 0.0  # nearly orthogonal
 
 
