@@ -157,7 +157,7 @@ def test_eagle3_is_trained_resumed_published_and_drafts(
     target = target_of(tiny_llama)
     prompt = _prompt(folder, target)
     plain = run(target, "none", prompt, params=GREEDY, raw=True)
-    for settings in ({}, {"adaptive": False, "budget": 12, "depth": 4}, {"chain": True}):
+    for settings in ({}, {"adaptive": False, "budget": 12, "depth": 4}, {"chain": True, "depth": 4}):
         drafted = _with_head(target, "eagle3", folder / "eagle3-head", prompt, **settings)
         assert drafted.finished.token_ids == plain.finished.token_ids
     assert len(drafted.rounds[0].drafted.nodes) == 4  # the chain, as deep as asked for
