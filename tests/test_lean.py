@@ -138,6 +138,8 @@ def test_unsupported_models_are_refused(tiny_tokenizer: Any, tiny_gpt2: Any) -> 
     gemma = GemmaForCausalLM(GemmaConfig(**SIZES, head_dim=16))  # looks alike, computes otherwise
     sliding = MistralForCausalLM(MistralConfig(**SIZES, sliding_window=16))
     bias = LlamaForCausalLM(LlamaConfig(**SIZES, attention_bias=True))
+    assert supports(bias)  # its biases are zeros as yet: that of the output projection adds nothing
+    bias.model.layers[1].self_attn.o_proj.bias.data[3] = 0.5
     dynamic = LlamaForCausalLM(
         LlamaConfig(
             **SIZES, rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
