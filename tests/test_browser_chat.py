@@ -34,7 +34,7 @@ def test_a_conversation_keeps_its_turns_until_a_new_one_begins(site: Site, open_
 
 
 def test_a_reloaded_page_begins_anew_and_works(site: Site, open_page: Open) -> None:
-    page = open_page(site.url)
+    page = open_page(site.url, left=True)
     run(page, "Name a colour.", length=8)
     text = store(page, "main.finished.text")
     run(page, "Count to one hundred in words.", length=200, wait=False)

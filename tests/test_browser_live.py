@@ -153,7 +153,7 @@ def test_a_token_is_explained_by_keyboard_and_refused_drafts_can_be_shown(
 
 
 def test_stop_ends_the_run_within_a_round_and_the_page_goes_on(site: Site, open_page: Open) -> None:
-    page = open_page(site.url)
+    page = open_page(site.url, left=True)
     run(page, "Write a very long story about the sea.", length=600, wait=False)
     page.wait_for_function("window.specdemo.store.plain?.rounds.length > 3")
     page.click("#do-stop")
