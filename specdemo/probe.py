@@ -20,8 +20,11 @@ from . import cache
 from .pass_cost import key_of, write
 from .target import Session, Target
 
+_VERSION = 2  # of what is compared: older results in the cache folder do not count
 BLOCKS = (2, 7, 16)
-CONTEXT = 58  # tokens before the probe: its rows then cross a border between two sizes of passes
+# Tokens before the probe. Its rows then cross a border between two sizes of passes; the second one also
+# lies where matrix products begin to cut their sums into blocks (512 keys with AVX-512).
+CONTEXTS = (58, 506)
 # A tree that holds the chain of the probe's first tokens, other branches lying between its rows.
 TREE = (-1, 0, 0, 1, 2, 4)
 PATH = (0, 2, 4, 5)
@@ -50,7 +53,7 @@ class Promise:
 def promise_of(target: Target) -> Promise:
     """The promise for a target: from the cache folder (for this model, device, libraries and number of
     threads), else probed now and written there. A folder that cannot be written is no error."""
-    path = cache.root() / "promise" / f"{key_of(target)}.json"
+    path = cache.root() / "promise" / f"{key_of(target)}-{_VERSION}.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads(path.read_text("utf-8"))
         return Promise(
@@ -63,35 +66,45 @@ def promise_of(target: Target) -> Promise:
 
 
 def probe(target: Target, blocks: Sequence[int] = BLOCKS) -> Promise:
-    """Compare rows computed alone and in blocks of ``blocks`` rows: about thirty passes."""
+    """Compare rows computed alone and in blocks of ``blocks`` rows: about thirty passes behind each of
+    ``CONTEXTS`` that the model holds."""
     count = max(*blocks, len(TREE))
-    ids = _tokens(target, CONTEXT + count)
-    tokens = ids[CONTEXT:]
-    session = target.open(CONTEXT + count)
-    try:
-        session.prefill(ids[:CONTEXT])
-        alone = _in_blocks(session, tokens, 1)
-        differences = [_apart(_in_blocks(session, tokens, size), alone) for size in blocks]
-        branches = _tokens(target, CONTEXT + count + len(TREE))[-len(TREE) :]
-        row_of = {row: index for index, row in enumerate(PATH)}
-        mixed = [tokens[row_of[r]] if r in row_of else branches[r] for r in range(len(TREE))]
-        found = session.forward(mixed, TREE)[list(PATH)]
-        tree = _apart(found, alone[: len(PATH)])
-    finally:
-        session.close()
-    chain = max(differences)
+    chain = tree = 0.0
+    for context in CONTEXTS:
+        if context + count > target.shape.context:
+            continue
+        apart = _compare(target, context, count, blocks)
+        chain, tree = max(chain, apart[0]), max(tree, apart[1])
     return Promise(chain == 0.0, tree == 0.0, max(chain, tree), tuple(blocks))
 
 
+def _compare(target: Target, context: int, count: int, blocks: Sequence[int]) -> tuple[float, float]:
+    """The largest differences of chains and of a tree's path from one by one decoding."""
+    ids = _tokens(target, context + count)
+    tokens = ids[context:]
+    session = target.open(context + count)
+    try:
+        session.prefill(ids[:context])
+        alone = _in_blocks(session, tokens, 1)
+        differences = [_apart(_in_blocks(session, tokens, size), alone) for size in blocks]
+        branches = _tokens(target, context + count + len(TREE))[-len(TREE) :]
+        row_of = {row: index for index, row in enumerate(PATH)}
+        mixed = [tokens[row_of[r]] if r in row_of else branches[r] for r in range(len(TREE))]
+        found = session.forward(mixed, TREE)[list(PATH)]
+        return max(differences), _apart(found, alone[: len(PATH)])
+    finally:
+        session.close()
+
+
 def _in_blocks(session: Session, tokens: Sequence[int], size: int) -> Tensor:
-    """Logits ``[T, V]`` of ``tokens`` behind the first ``CONTEXT`` rows, ``size`` rows a pass."""
-    session.crop(CONTEXT)
+    """Logits ``[T, V]`` of ``tokens`` behind the session's rows, ``size`` rows a pass; the rows stay."""
+    context = session.length
     parts = []
     for start in range(0, len(tokens), size):
         part = tokens[start : start + size]
         parts.append(session.forward(part, range(-1, len(part) - 1)))
         session.keep(range(len(part)))
-    session.crop(CONTEXT)
+    session.crop(context)
     return torch.cat(parts)
 
 

@@ -22,6 +22,8 @@ GROUP = 32  # weights to a scale in GGUF's Q4_0 and Q4_1
 MOST_ROWS = 64
 FULL_BLOCK = 12  # rows: whole blocks of the kernels on AVX2
 KEY_UNIT = 64
+LONGEST_TRIED = 9216  # keys: a multiple of every step that is tried
+ONES = 16  # columns of the product that sums the softmax's weights; one is read
 DEFAULT_KEY_STEP = 192
 
 
@@ -162,24 +164,26 @@ def key_step(kv_heads: int, rows: int, head_dim: int) -> int:
     weigh 0, so only the order matters).
 
     A matrix product cuts long sums into blocks, and where it cuts may depend on the whole length
-    (MKL on AVX2: blocks of 192, but 256 as 128 + 128). Measured once per process and shape."""
+    (MKL on AVX2: blocks of 192, but 256 as 128 + 128; with AVX-512: one block up to 512, halves up to
+    768, then blocks of 384). So lengths up to ``LONGEST_TRIED`` are compared, once per process and
+    shape, for the product with the values and for that with the ones that sums the weights."""
     generator = torch.Generator().manual_seed(0)
-    count = 6
-    for step in (64, 128, 192, 256, 384, 512):
-        values = torch.randn(kv_heads, count * step, head_dim, generator=generator)
-        shares = torch.rand(kv_heads, rows, count * step, generator=generator)
+    values = torch.randn(kv_heads, LONGEST_TRIED, head_dim, generator=generator)
+    ones = torch.ones(1, LONGEST_TRIED, ONES).expand(kv_heads, -1, -1)
+    shares = torch.rand(kv_heads, rows, LONGEST_TRIED, generator=generator)
 
-        def mixed(keys: int, used: int, shares: Tensor = shares, values: Tensor = values) -> Tensor:
-            part = shares[..., :keys].clone()
-            part[..., used:] = 0.0
-            return torch.bmm(part, values[:, :keys])
+    def mixed(keys: int, used: int) -> Tensor:
+        part = shares[..., :keys].clone()
+        part[..., used:] = 0.0
+        return torch.cat([torch.bmm(part, values[:, :keys]), torch.bmm(part, ones[:, :keys])], -1)
 
-        lengths = [*range(KEY_UNIT, step, KEY_UNIT), *range(step, count * step, step)]
-        pairs = zip(lengths, [*lengths[1:], count * step], strict=True)
+    for step in (64, 128, 192, 256, 384, 512, 768):
+        lengths = [*range(KEY_UNIT, step, KEY_UNIT), *range(step, LONGEST_TRIED, step)]
+        pairs = zip(lengths, [*lengths[1:], LONGEST_TRIED], strict=True)
         if all(
             torch.equal(mixed(keys, keys - 2), mixed(longer, keys - 2))
             for keys, following in pairs
-            for longer in (following, count * step)
+            for longer in (following, LONGEST_TRIED)
         ):
             return step
     return DEFAULT_KEY_STEP

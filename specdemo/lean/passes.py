@@ -31,10 +31,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .kernels import ONES
 from .weights import Layer, Weights
 
 LOG2_E = math.log2(math.e)
-ONES = 16  # columns of the product that sums the softmax's weights; one is read
 
 
 class Pass:
