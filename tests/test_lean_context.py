@@ -28,6 +28,7 @@ def target(tiny_tokenizer: Any) -> LeanTarget:
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
+        head_dim=64,
         max_position_embeddings=2048,
     )
     model = LlamaForCausalLM(config).to(torch.bfloat16)
