@@ -70,9 +70,8 @@ def probe(target: Target, blocks: Sequence[int] = BLOCKS) -> Promise:
     ``CONTEXTS`` that the model holds."""
     count = max(*blocks, len(TREE))
     chain = tree = 0.0
-    for context in CONTEXTS:
-        if context + count > target.shape.context:
-            continue
+    held = [context for context in CONTEXTS if context + count <= target.shape.context]
+    for context in held or CONTEXTS[:1]:  # never a promise without having looked
         apart = _compare(target, context, count, blocks)
         chain, tree = max(chain, apart[0]), max(tree, apart[1])
     return Promise(chain == 0.0, tree == 0.0, max(chain, tree), tuple(blocks))
