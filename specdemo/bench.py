@@ -1,13 +1,15 @@
 """``python -m specdemo bench``: drafters side by side on the same questions, in one process.
 
-Per question plain decoding and every drafter run one after the other in a rotating order, so that a
-slow minute of the machine hits all alike; speed-ups are ratios per question.
+Per question every drafter runs, one after the other in a rotating order, so that a slow minute of the
+machine hits all alike; plain decoding runs before them and again after them. Speed-ups are ratios per
+question, against the mean of its two plain runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -27,6 +29,8 @@ from .sampling import SamplingParams
 DIALOGUE = frozenset(
     ["writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities"]
 )
+#: Plain decoding's second run, at the end of a question.
+AGAIN = "none, again"
 #: One turn's figures: token ids, decode tokens and milliseconds, rounds, accepted, rejected.
 Result = dict[str, Any]
 Runner = Callable[[list[dict[str, str]]], Result]
@@ -139,27 +143,29 @@ def _rows(
     questions: list[dict[str, Any]], runners: dict[str, Runner], engine: Engine, greedy: bool
 ) -> Iterator[dict[str, Any]]:
     order = list(runners)
-    total = sum(len(q["turns"]) for q in questions) * len(order)
+    total = sum(len(q["turns"]) for q in questions) * (len(order) + 1)
     with tqdm(total=total, unit="run", disable=not sys.stderr.isatty()) as bar:
+        others = [name for name in order if name != "none"]
         for number, question in enumerate(questions):
-            shift = number % len(order)
-            results = _question(question, runners, order[shift:] + order[:shift], bar)
+            shift = number % max(1, len(others))
+            results = _question(question, runners, others[shift:] + others[:shift], bar)
             yield from (_row(question, name, results, engine, greedy) for name in order if results[name])
 
 
 def _question(
     question: dict[str, Any], runners: dict[str, Runner], order: list[str], bar: Any
 ) -> dict[str, list[Result]]:
-    """All turns by all runners. The history is always plain decoding's, so that each one answers the
-    same prompt."""
-    results: dict[str, list[Result]] = {name: [] for name in order}
+    """All turns by plain decoding, by the runners of ``order``, and by plain decoding again (``AGAIN``).
+    The history is always plain decoding's, so that each one answers the same prompt."""
+    results: dict[str, list[Result]] = {name: [] for name in ("none", *order, AGAIN)}
     turns: list[dict[str, str]] = []
     for text in question["turns"]:
         turns.append({"role": "user", "content": text})
-        for name in order:
+        for name in results:
             bar.set_postfix_str(name)
             try:
-                results[name].append({**runners[name](turns), "turns": list(turns)})
+                runner = runners["none" if name == AGAIN else name]
+                results[name].append({**runner(turns), "turns": list(turns)})
             except InputError as error:
                 bar.write(f"question {question['question_id']}, {name}: {error}")
             bar.update()
@@ -184,6 +190,9 @@ def _row(
     def speed(of: list[Result]) -> float:
         return 1000.0 * total("decode_tokens", of) / max(total("decode_ms", of), 1e-9)
 
+    plain_speeds = [speed(results[key]) for key in ("none", AGAIN) if results[key]]
+    pace = statistics.harmonic_mean(plain_speeds) if plain_speeds else None  # of the mean time a token
+    own_speed = pace if name == "none" and pace else speed(own)
     tested = total("accepted") + total("rejected")
     identical = [a["ids"] == b["ids"] for a, b in zip(own, plain, strict=False)]
     row = {
@@ -195,8 +204,9 @@ def _row(
         "rounds": int(total("rounds")),
         "mean_accepted_length": total("tokens") / total("rounds") if total("rounds") else None,
         "acceptance_rate": total("accepted") / tested if tested else None,
-        "tokens_per_second": speed(own),
-        "speedup": speed(own) / speed(plain) if plain else None,
+        "tokens_per_second": own_speed,
+        "speedup": own_speed / pace if pace else None,
+        "plain_apart": max(plain_speeds) / min(plain_speeds) - 1 if len(plain_speeds) > 1 else None,
         "identical": all(identical) if greedy else None,
         "draft_ms": total("draft_ms"),
         "overhead_ms": total("overhead_ms"),

@@ -7,6 +7,7 @@ import statistics
 from typing import Any, TextIO
 
 _RESAMPLES = 2000
+MARGIN = 0.15  # plain decoding before and after the others further apart: the machine changed its speed
 
 
 def median_interval(values: list[float], seed: int = 0) -> tuple[float, float, float]:
@@ -110,6 +111,20 @@ def print_table(result: dict[str, Any], out: TextIO) -> None:
             for i, (cell, width) in enumerate(zip(line, widths, strict=True))
         )
         print("  ".join(cells).rstrip(), file=out)
+    if warning := changed(result["rows"]):
+        print(warning, file=out)
+
+
+def changed(rows: list[dict[str, Any]]) -> str:
+    """A sentence on the questions during which plain decoding changed its speed; empty if none did."""
+    apart = {row["question_id"]: row["plain_apart"] for row in rows if row["plain_apart"] is not None}
+    moved = [value for value in apart.values() if value > MARGIN]
+    if not moved:
+        return ""
+    return (
+        f"This machine's speed changed in {len(moved)} of {len(apart)} questions: plain decoding before "
+        f"and after the others was up to {100 * max(moved):.0f} % apart. Speed-ups are against the mean."
+    )
 
 
 def _number(value: float | None, digits: int = 2) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers import target_of
 
-from specdemo.bench import divergence, read_questions, task_of
+from specdemo.bench import _rows, divergence, read_questions, task_of
 from specdemo.bench_report import median_interval, print_table, summary_rows
 from specdemo.engine import Engine
 from specdemo.errors import InputError
@@ -28,6 +28,7 @@ def _row(drafter: str, category: str, speedup: float, **changes: Any) -> dict[st
         "acceptance_rate": 0.5,
         "tokens_per_second": 40.0,
         "speedup": speedup,
+        "plain_apart": 0.02,
         "identical": True,
         "draft_ms": 10.0,
         "overhead_ms": 5.0,
@@ -72,8 +73,36 @@ def test_table_names_what_it_was_measured_on() -> None:
     }
     out = io.StringIO()
     rows = [_row("none", "qa", 1.0)]
-    print_table({"environment": environment, "summary": summary_rows(rows)}, out)
+    print_table({"environment": environment, "rows": rows, "summary": summary_rows(rows)}, out)
     assert "tiny fp32 on a CPU" in out.getvalue() and "speed-up" in out.getvalue()
+    assert "changed" not in out.getvalue()
+    rows = [_row("none", "qa", 1.0), _row("ngram", "qa", 1.0, question_id=2, plain_apart=0.4)]
+    print_table({"environment": environment, "rows": rows, "summary": summary_rows(rows)}, out)
+    assert "changed in 1 of 2 questions" in out.getvalue() and "up to 40 % apart" in out.getvalue()
+
+
+def test_plain_decoding_runs_before_and_after_and_the_mean_of_both_counts(tiny_llama: Any) -> None:
+    """A machine that is slow at the beginning: against the first plain run alone, a drafter of the
+    same speed as the second would look 3 times as fast."""
+    asked: list[str] = []
+
+    def runner(name: str, times: list[float]) -> Any:
+        def one(turns: list[dict[str, str]]) -> dict[str, Any]:
+            asked.append(name)
+            zero = dict.fromkeys(("rounds", "accepted", "rejected", "draft_ms", "overhead_ms"), 0)
+            tokens = {"ids": [1, 2], "text": "x", "tokens": 2, "decode_tokens": 2}
+            return {**zero, **tokens, "decode_ms": times.pop(0)}
+
+        return one
+
+    runners = {"none": runner("none", [60.0, 20.0]), "a": runner("a", [20.0]), "b": runner("b", [40.0])}
+    question = {"question_id": 7, "category": "qa", "turns": ["hello"]}
+    rows = list(_rows([question], runners, Engine(target_of(tiny_llama)), greedy=True))
+    assert asked == ["none", "a", "b", "none"]
+    by = {row["drafter"]: row for row in rows}
+    assert [by[name]["speedup"] for name in ("none", "a", "b")] == pytest.approx([1.0, 2.0, 1.0])
+    assert by["none"]["tokens_per_second"] == pytest.approx(50.0)
+    assert by["a"]["plain_apart"] == pytest.approx(2.0)
 
 
 def test_questions_are_limited_per_task(tmp_path: Path) -> None:

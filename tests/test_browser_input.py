@@ -13,6 +13,7 @@ from specdemo.events import Drafted, DraftNode, Finished, NodeVerdict, Started, 
 
 pytest_plugins = ("browser",)
 
+RECORDINGS = Path(__file__).resolve().parent.parent / "assets" / "recordings"
 HOSTILE = [
     "<img src=x onerror=window.hacked=1>",
     "${window.hacked=2}",
@@ -128,3 +129,45 @@ def test_malformed_and_foreign_files_get_a_sentence(site: Site, open_page: Open,
         )
         page.evaluate("window.specdemo.store.statuses.clear()")
     json.loads(good[0])
+
+
+def test_two_recordings_are_compared_and_a_bad_third_takes_nothing_away(
+    site: Site, open_page: Open, tmp_path: Path
+) -> None:
+    page = open_page(site.url)
+    page.evaluate("window.specdemo.player.stop()")
+    with page.expect_download() as download:  # the recorded pair that plays first
+        page.get_by_role("button", name="Save as HTML page").click()
+    exported = tmp_path / "poem.html"
+    download.value.save_as(exported)
+    tab(page, "Compare")
+    names = page.locator(".compare tbody th")
+    upload(page, RECORDINGS / "medusa.jsonl", "#do-open-second")
+    expect(names).to_have_text(["medusa (medusa.jsonl)"])
+    upload(page, exported, "#do-open-second")
+    expect(names).to_have_text(["medusa (medusa.jsonl)", f"ngram ({exported.name})"])
+    cells = [row.locator("td").all_inner_texts() for row in page.locator(".compare tbody tr").all()]
+    events = [json.loads(line) for line in (RECORDINGS / "medusa.jsonl").read_text("utf-8").splitlines()]
+    summary = events[-1]["summary"]
+    assert cells[0][0] == str(summary["tokens"])
+    assert cells[0][1] == f"{summary['mean_accepted_length']:.2f}"
+    speedup = store(page, "main.figures().rate / window.specdemo.store.plain.figures().rate")
+    assert cells[0][5] == "n/a" and cells[1][5] == f"{speedup:.2f}×", "against the plain run it holds"
+    expect(page.locator(".compare > .hint")).to_contain_text("also differ in the prompt")
+    expect(page.locator(".compare svg")).to_be_visible()
+    before = page.locator(".compare table").inner_text()
+    for content in (b"not a recording", b"[" * 100_000, hostile_recording().encode()[:-40]):
+        bad = tmp_path / "bad.jsonl"
+        bad.write_bytes(content)
+        upload(page, bad, "#do-open-second")
+        expect(page.locator("#view-compare .error")).to_contain_text("The file could not be opened")
+        assert page.locator(".compare table").inner_text() == before
+        page.evaluate("window.specdemo.store.statuses.clear()")
+    bad.write_text(hostile_recording(), encoding="utf-8")
+    upload(page, bad, "#do-open-second")
+    expect(names).to_have_count(3)
+    assert page.evaluate("window.hacked") is None and page.locator("#view-compare img").count() == 0
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save table (CSV)").click()
+    lines = Path(download.value.path()).read_text(encoding="utf-8").strip().split("\n")
+    assert len(lines) == 4 and lines[1].startswith("medusa (medusa.jsonl),smollm2-135m,")

@@ -146,7 +146,18 @@ def test_compare_runs_every_drafter_and_its_table_can_be_saved(site: Site, open_
     page.click("#do-compare-all")
     expect(page.locator("#view-compare .state")).to_contain_text("Compared", timeout=90_000)
     names = page.eval_on_selector_all(".compare tbody th", "all => all.map(e => e.textContent)")
-    assert names[0] == "none" and {"ngram", "early_exit"} <= set(names)
+    assert names[0] == "none (before)" and names[-1] == "none (after)"
+    assert {"ngram", "early_exit"} <= set(names)
+    rates = [
+        store(page, f"runs.get('cmp:{slot}').figures().rate") for slot in ("none", "ngram", "again")
+    ]
+    plain = 2 / (1 / rates[0] + 1 / rates[2])
+    cells = page.locator(".compare tbody tr").nth(names.index("ngram")).locator("td").all_inner_texts()
+    assert cells[5] == f"{rates[1] / plain:.2f}×", "against the mean of both plain runs"
+    changed = max(rates[0], rates[2]) / min(rates[0], rates[2]) - 1 > 0.15
+    expect(page.locator(".compare .finding")).to_contain_text(
+        "speed changed" if changed else "against the mean of the two"
+    )
     with page.expect_download() as download:
         page.get_by_role("button", name="Save table (CSV)").click()
     lines = Path(download.value.path()).read_text(encoding="utf-8").strip().split("\n")
@@ -158,6 +169,9 @@ def test_compare_runs_every_drafter_and_its_table_can_be_saved(site: Site, open_
         json.loads(line) for line in Path(download.value.path()).read_text(encoding="utf-8").splitlines()
     ]
     assert all(entry["events"][-1]["type"] == "finished" for entry in entries)
+    assert all(entry["plain_rate"] == pytest.approx(plain) for entry in entries)
+    row = dict(zip(lines[0].split(","), lines[-1].split(","), strict=True))
+    assert float(row["plain_rate"]) == pytest.approx(plain) and float(row["plain_apart"]) >= 0
 
 
 def test_lessons_ask_first_and_answer_from_a_recorded_run(site: Site, open_page: Open) -> None:

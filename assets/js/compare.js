@@ -3,6 +3,7 @@
 import { h, save, setText } from "./dom.js";
 import { t, number, percent, times, words } from "./words.js";
 import { store } from "./store.js";
+import { MARGIN, differences, plainSpeed, rows } from "./compared.js";
 import { plot, ticks } from "./svgplot.js";
 import { Voice } from "./status.js";
 
@@ -10,31 +11,19 @@ const COLOURS = [1, 2, 3, 4, 5, 6].map((number) => `--method-${number}`);
 const DASHES = [null, "6 3", "2 3", "8 3 2 3", "1 3", "10 4"];
 const COLUMNS = ["tokens", "tau", "alpha", "efficiency", "rate", "speedup", "draft", "verify", "overhead"];
 
-export function rows() {
-  const result = [];
-  const base = store.runs.get("cmp:none");
-  for (const [slot, run] of store.runs) {
-    if (!slot.startsWith("cmp:") || !run.started) continue;
-    const figures = run.figures();
-    const file = slot.startsWith("cmp:file");
-    const plain = file ? null : base;
-    const speedup = figures && plain?.finished && plain.tokens.length ? figures.rate / plain.figures().rate : null;
-    result.push({ slot, run, name: file ? `${run.started.drafter} (${t("compare_file")})` : run.started.drafter, figures, speedup });
-  }
-  return result;
-}
-
 export class Compare {
   constructor(root) {
     root.classList.add("compare");
     this.voice = new Voice("compare");
     this.about = h("p", { class: "sd-prose" });
     this.progress = h("progress", { max: 1, value: 0 });
+    this.plain = h("p", { class: "finding", role: "status" });
     this.table = h("div", { class: "table-box", tabindex: "0" });
+    this.unlike = h("p", { class: "hint" });
     this.charts = h("div", { class: "pair" });
     this.csv = h("button", { type: "button", class: "quiet", onclick: () => this.saveCsv() });
     this.jsonl = h("button", { type: "button", class: "quiet", onclick: () => this.saveJsonl() });
-    root.append(this.about, this.voice.box, this.progress, this.table, h("div", { class: "controls" }, this.csv, this.jsonl), this.charts);
+    root.append(this.about, this.voice.box, this.progress, this.plain, this.table, this.unlike, h("div", { class: "controls" }, this.csv, this.jsonl), this.charts);
     this.drawn = "";
   }
 
@@ -54,9 +43,22 @@ export class Compare {
     if (state === this.drawn || (now - (this.at ?? 0) < 250 && all.some((row) => !row.run.finished))) return;
     this.drawn = state;
     this.at = now;
+    this.plainWords();
+    const unlike = differences(all);
+    setText(this.unlike, unlike.length ? t("compare_unlike", { what: unlike.map((key) => t(`compare_unlike_${key}`)).join(t("comma")) }) : "");
     this.table.setAttribute("aria-label", t("tab_compare"));
     this.table.replaceChildren(all.length ? this.tableOf(all) : h("p", { class: "hint" }, t("compare_empty")));
     this.charts.replaceChildren(...(all.length ? [this.speeds(all), this.depths(all)] : []));
+  }
+
+  // How plain decoding did before and after the others: a machine that changed its speed is said to have.
+  plainWords() {
+    const plain = plainSpeed();
+    const both = plain?.rates.length > 1;
+    const values = both ? { first: number(plain.rates[0]), last: number(plain.rates[1]), apart: percent(plain.apart) } : {};
+    const changed = both && plain.apart > MARGIN;
+    setText(this.plain, both ? t(changed ? "compare_changed" : "compare_steady", values) : "");
+    this.plain.classList.toggle("differs", changed);
   }
 
   cell(key, { figures, speedup }) {
@@ -74,7 +76,7 @@ export class Compare {
       h("caption", {}, t("compare_caption")),
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, t("drafter")), ...COLUMNS.map((key) => h("th", { scope: "col" }, t(`compare_${key}`))))),
       h("tbody", {}, ...all.map((row) => h("tr", {}, h("th", { scope: "row" }, row.name),
-        ...COLUMNS.map((key) => h("td", { class: key === "speedup" && row.speedup !== null && row.speedup < 1 ? "slower" : "" }, this.cell(key, row)))))));
+        ...COLUMNS.map((key) => h("td", { class: key === "speedup" && row.below ? "slower" : "" }, this.cell(key, row)))))));
   }
 
   speeds(all) {
@@ -82,7 +84,7 @@ export class Compare {
     const most = Math.max(1, ...shown.map((row) => row.figures.rate));
     return h("figure", {}, h("figcaption", {}, t("compare_rates")), h("div", {}, ...shown.map((row) => h("div", { class: "bar-row" },
       h("span", { class: "bar-name" }, row.name),
-      h("span", { class: "bar-track" }, h("span", { class: `bar-part${row.speedup !== null && row.speedup < 1 ? " below" : ""}`, style: `width:${(100 * row.figures.rate) / most}%${row.slot === "cmp:none" ? ";background:var(--target-line)" : ""}` }), h("b", {}, number(row.figures.rate, 1))),
+      h("span", { class: "bar-track" }, h("span", { class: `bar-part${row.below ? " below" : ""}`, style: `width:${(100 * row.figures.rate) / most}%${row.plain ? ";background:var(--target-line)" : ""}` }), h("b", {}, number(row.figures.rate, 1))),
       h("span", { class: "bar-note" }, times(row.speedup))))));
   }
 
@@ -108,17 +110,19 @@ export class Compare {
       const safe = /^[=+\-@\t]/.test(text) && typeof value === "string" ? `'${text}` : text; // no formulas in a spreadsheet
       return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
     };
-    const names = ["drafter", "model", "dtype", "device", "seed", ...COLUMNS, "rounds"];
+    const plain = plainSpeed();
+    const names = ["drafter", "model", "dtype", "device", "seed", ...COLUMNS, "rounds", "plain_rate", "plain_apart"];
     const lines = rows().filter((row) => row.figures).map((row) => {
       const { started, figures } = { started: row.run.started, figures: row.figures };
       const each = (key) => (["draft", "verify", "overhead"].includes(key) ? figures[key] / figures.rounds : key === "speedup" ? row.speedup : figures[key]);
-      return [row.name, started.model, started.dtype, started.device, started.seed, ...COLUMNS.map(each), figures.rounds].map(quote).join(",");
+      return [row.name, started.model, started.dtype, started.device, started.seed, ...COLUMNS.map(each), figures.rounds, row.baseline, row.file ? null : plain?.apart].map(quote).join(",");
     });
     save("specdemo-compare.csv", "text/csv", `${names.join(",")}\n${lines.join("\n")}\n`);
   }
 
   saveJsonl() {
-    const lines = rows().map((row) => JSON.stringify({ drafter: row.name, speedup: row.speedup, figures: row.figures, events: row.run.lines.map((line) => JSON.parse(line)) }));
+    const plain = plainSpeed();
+    const lines = rows().map((row) => JSON.stringify({ drafter: row.name, speedup: row.speedup, plain_rate: row.baseline, plain_apart: row.file ? null : plain?.apart ?? null, figures: row.figures, events: row.run.lines.map((line) => JSON.parse(line)) }));
     save("specdemo-compare.jsonl", "application/jsonl", `${lines.join("\n")}\n`);
   }
 }

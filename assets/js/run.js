@@ -6,6 +6,7 @@ export class Run {
     this.slot = slot;
     this.uid = Run.count = (Run.count ?? 0) + 1;
     this.lines = [];
+    this.file = null; // the name of the file it was read from
     this.started = null;
     this.finished = null;
     this.rounds = [];

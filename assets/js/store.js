@@ -33,7 +33,7 @@ export class Store {
   line(line, feed) {
     const event = JSON.parse(line);
     if (event.type !== "page") this.slot(this.current.get(feed) ?? "main").push(event, line);
-    else if (event.do === "open") this.open(event.slot, feed);
+    else if (event.do === "open") this.open(event.slot, feed).file = event.file ?? null;
     else if (event.do === "reset") this.reset(event, feed);
     else if (event.do === "status") this.statuses.set(feed, event);
     else if (event.do === "data") this.data.set(event.name, event.value);

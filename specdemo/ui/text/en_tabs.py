@@ -194,13 +194,32 @@ COMPARE: dict[str, str] = {
     "compare_about": (
         "The prompt and sampling of the Live tab, through every drafter, one after the other on "
         "the same device, "
-        "plain decoding first."
+        "plain decoding first and once more at the end."
     ),
     "compare_progress": "Drafters done",
     "compare_empty": "Press Compare all drafters, or add recordings to compare them.",
     "compare_caption": "draft, verify and overhead: milliseconds a round",
     "compare_done": "Compared {count} drafters.",
     "compare_file": "recording",
+    "compare_before": "before",
+    "compare_after": "after",
+    "compare_steady": (
+        "Plain decoding: {first} tokens/s before the others, {last} after them. Speed-ups are against "
+        "the mean of the two."
+    ),
+    "compare_changed": (
+        "This machine's speed changed during the comparison: plain decoding ran at {first} tokens/s "
+        "before the others and at {last} after them, {apart} apart. Speed-ups are against the mean of "
+        "the two and may be off by as much; τ and α are not touched by it."
+    ),
+    "compare_unlike": "Not only the drafter: these runs also differ in {what}.",
+    "compare_unlike_prompt": "the prompt",
+    "compare_unlike_model": "the model",
+    "compare_unlike_dtype": "the number format",
+    "compare_unlike_device": "the device",
+    "compare_unlike_seed": "the seed",
+    "compare_unlike_settings": "sampling settings",
+    "comma": ", ",
     "compare_tokens": "tokens",
     "compare_tau": "τ",
     "compare_alpha": "α",

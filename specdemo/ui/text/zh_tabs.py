@@ -149,12 +149,32 @@ WHY: dict[str, str] = {
 COMPARE: dict[str, str] = {
     "compare_all": "比较所有草稿方法",
     "open_second": "加入一份录制",
-    "compare_about": "“实时”页的提示词与采样设置，在同一设备上依次用每种草稿方法运行，先做普通解码。",
+    "compare_about": (
+        "“实时”页的提示词与采样设置，在同一设备上依次用每种草稿方法运行；普通解码在最前和最后各做一次。"
+    ),
     "compare_progress": "已完成的草稿方法",
     "compare_empty": "按“比较所有草稿方法”，或加入录制文件来比较。",
     "compare_caption": "草稿、验证、其他开销：每轮毫秒数",
     "compare_done": "已比较 {count} 种草稿方法。",
     "compare_file": "录制",
+    "compare_before": "之前",
+    "compare_after": "之后",
+    "compare_steady": (
+        "普通解码：其他方法之前 {first} 词元/秒，之后 {last} 词元/秒。加速比以两次的平均为基准。"
+    ),
+    "compare_changed": (
+        "比较期间这台机器的速度变了：普通解码在其他方法之前为 {first} 词元/秒，"
+        "之后为 {last} 词元/秒，相差 {apart}。"
+        "加速比以两次的平均为基准，可能有同样大的偏差；τ 和 α 不受影响。"
+    ),
+    "compare_unlike": "不仅草稿方法不同：这些运行还在以下方面不同：{what}。",
+    "compare_unlike_prompt": "提示词",
+    "compare_unlike_model": "模型",
+    "compare_unlike_dtype": "数值格式",
+    "compare_unlike_device": "设备",
+    "compare_unlike_seed": "种子",
+    "compare_unlike_settings": "采样设置",
+    "comma": "、",
     "compare_tokens": "词元",
     "compare_tau": "τ",
     "compare_alpha": "α",

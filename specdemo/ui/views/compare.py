@@ -1,4 +1,4 @@
-"""The tab "Compare": one prompt through all drafters, one after the other."""
+"""The tab "Compare": one prompt through all drafters, in turn; plain decoding first and last."""
 
 from __future__ import annotations
 
@@ -13,32 +13,35 @@ from . import form, live
 from .bus import Bus
 from .parts import Action, Call, Tab
 
+AGAIN = "again"  # the slot of plain decoding's second run
+
 
 async def compare(call: Call) -> AsyncIterator[str]:
-    """Run the prompt of the Live tab with every drafter that works with this target, ``none`` first.
+    """Run the prompt of the Live tab with every drafter that works with this target, ``none`` first and
+    once more at the end: a machine that was slow just then would make every drafter look fast.
 
     A drafter that cannot run (no heads, another tokenizer) is listed with its reason."""
-    names = list(drafters.REGISTRY)
-    bus = Bus([f"cmp:{name}" for name in names])
+    runs = [*((name, name) for name in drafters.REGISTRY), (AGAIN, "none")]
+    bus = Bus([f"cmp:{slot}" for slot, _ in runs])
     try:
         order = form.order(call.values, call.settings, [], call.backend.config.max_output)
         call.backend.check(replace(order, server="", drafter="none", settings={}))
     except InputError as error:
         yield bus.error(say_error(call.lang, error)).text
         return
-    for number, name in enumerate(names):
+    for number, (slot, name) in enumerate(runs):
         settings = call.settings if name == order.drafter else {}
         each = replace(order, drafter=name, settings=settings, server="", draft="", trace=False)
-        bus.page("data", name="compare", value={"at": number, "of": len(names), "name": name})
+        bus.page("data", name="compare", value={"at": number, "of": len(runs), "name": name})
         finished: Finished | None = None
-        async for finished in live.one(call, f"cmp:{name}", each, bus):  # noqa: B007  # the last counts
+        async for finished in live.one(call, f"cmp:{slot}", each, bus):  # noqa: B007  # the last counts
             yield bus.text
         if finished is not None and finished.reason == "cancelled":
             return
         if finished is None and call.outcome.get("stopped"):
             return
-    bus.page("data", name="compare", value={"at": len(names), "of": len(names), "name": ""})
-    bus.status("done", "compare_done", count=len(names))
+    bus.page("data", name="compare", value={"at": len(runs), "of": len(runs), "name": ""})
+    bus.status("done", "compare_done", count=len(drafters.REGISTRY))
     yield bus.text
 
 

@@ -63,11 +63,14 @@ def opened(path: str | None, lang: str) -> str:
 
 
 def added(path: str | None, lang: str) -> str:
-    """An uploaded recording as one more row of the comparison."""
+    """An uploaded recording as one more row of the comparison; the plain run that an exported page
+    holds is what its speed-up is measured against."""
     try:
         name, runs = read(path)
     except RecordingError as error:
         return Bus([]).error(say(lang, "bad_recording", why=error)).text
-    bus = Bus([])
-    bus.page("open", slot=f"cmp:file{next(_added)}").lines(runs["main"])
+    bus, number = Bus([]), next(_added)
+    for slot, lines in runs.items():
+        place = f"cmp:file{number}" if slot == "main" else f"own:file{number}"
+        bus.page("open", slot=place, file=name).lines(lines)
     return bus.status("done", "status_opened", name=name).text
