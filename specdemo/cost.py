@@ -2,6 +2,9 @@
 
 Speculation pays where verifying several rows costs little more than one: while the time goes into
 reading weights, which all rows share, and not into arithmetic, which each row adds to.
+
+The numbers of rows take turns, each timed next to a pass of one row: a busy second of the machine, or a
+change of its speed, hits all of them alike and does not bend the curve.
 """
 
 from __future__ import annotations
@@ -18,18 +21,21 @@ from typing import Any
 import torch
 
 from . import environment
+from .pass_cost import pass_seconds
 from .target import Session, Target
 
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-REPEATS = 7
-PASS_SECONDS = 1.5  # a number of rows is measured no longer than this
+TURNS = 9
+SECONDS = 20.0  # no further turn is begun after these
+WARM_UPS = 2  # passes of a kind that are not timed: they make buffers or record graphs
 READ_BYTES = 256 * 2**20
 PRODUCT = 1024  # side of the square product that shows the arithmetic speed
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """``ms``: median time of a pass over ``rows``; ``ratio``: to one row."""
+    """``ratio``: time of a pass over ``rows`` to a pass of one row just before it, the median of the
+    turns; ``ms``: that times the median time of all passes of one row."""
 
     rows: int
     ms: float
@@ -74,7 +80,8 @@ def measure(
     rows: Sequence[int] = ROWS,
     context: int = 128,
 ) -> Iterator[dict[str, Any]]:
-    """Measure, giving the curve so far after every number of rows (``CostCurve.plain``)."""
+    """Measure, giving the curve so far (``CostCurve.plain``): in the first turn after every number of
+    rows, then after every turn."""
     for curve in curves(target, cancel, rows, context):
         yield curve.plain()
 
@@ -92,27 +99,50 @@ def curves(
         raise ValueError("The numbers of rows must begin with 1.")
     bandwidth, flops = _bandwidth(target.device), _flops(target.device)
     session = target.open(context + max(rows))
-    points: list[Point] = []
     try:
         session.prefill([token % target.shape.vocab for token in range(context)])
-        for count in rows:
-            if cancel is not None and cancel.is_set():
-                return
-            ms = _pass_ms(target, session, count)
-            points.append(Point(count, ms, ms / (points[0].ms if points else ms)))
-            read = weight_bytes(target)
+        for points in _turns(target, session, cancel, rows):
+            read, last = weight_bytes(target), points[-1]
             yield CostCurve(
-                points=tuple(points),
+                points=points,
                 context=context,
                 dtype=target.dtype_name,
                 weight_bytes=read,
                 bandwidth=bandwidth,
                 bandwidth_share=read / (points[0].ms / 1e3) / bandwidth,
                 flops=flops,
-                flops_used=2 * weight_count(target) * count / (ms / 1e3),
+                flops_used=2 * weight_count(target) * last.rows / (last.ms / 1e3),
             )
     finally:
         session.close()
+
+
+def _turns(
+    target: Target, session: Session, cancel: threading.Event | None, rows: Sequence[int]
+) -> Iterator[tuple[Point, ...]]:
+    ones: list[float] = []  # seconds of all passes of one row
+    ratios: dict[int, list[float]] = {count: [] for count in rows}
+    began = time.perf_counter()
+    for turn in range(TURNS):
+        for count in rows:
+            if cancel is not None and cancel.is_set():
+                return
+            for _ in range(WARM_UPS if turn == 0 else 0):
+                pass_seconds(target, session, count)
+            ones.append(pass_seconds(target, session, 1))
+            ratios[count].append(pass_seconds(target, session, count) / ones[-1] if count > 1 else 1.0)
+            if turn == 0:
+                yield _points(ones, ratios)
+        if turn > 0:
+            yield _points(ones, ratios)
+        if time.perf_counter() - began > SECONDS:
+            return
+
+
+def _points(ones: list[float], ratios: dict[int, list[float]]) -> tuple[Point, ...]:
+    one = statistics.median(ones) * 1e3
+    found = {count: statistics.median(of) for count, of in ratios.items() if of}
+    return tuple(Point(count, one * ratio, ratio) for count, ratio in found.items())
 
 
 def weight_bytes(target: Target) -> int:
@@ -135,21 +165,6 @@ def _parameters(target: Target, bytes_each: bool) -> int:
     tied = table is model.get_output_embeddings().weight
     chosen = [p for p in model.parameters() if tied or p is not table]
     return sum(p.nbytes if bytes_each else p.numel() for p in chosen)
-
-
-def _pass_ms(target: Target, session: Session, rows: int) -> float:
-    tokens, parents = list(range(rows)), range(-1, rows - 1)
-    times: list[float] = []
-    began = time.perf_counter()
-    for index in range(REPEATS + 2):
-        target.synchronize()
-        start = time.perf_counter()
-        session.forward(tokens, parents)
-        target.synchronize()
-        times.append(time.perf_counter() - start)
-        if index >= 2 and time.perf_counter() - began > PASS_SECONDS:
-            break
-    return statistics.median(times[2:]) * 1e3  # the first ones make buffers or record graphs
 
 
 def _bandwidth(device: torch.device) -> float:

@@ -68,7 +68,7 @@ def measure(target: Target) -> dict[int, float]:
     try:
         session.prefill([token % target.shape.vocab for token in range(CONTEXT)])
         for rows in ROWS:
-            _time(target, session, rows)  # the first makes buffers
+            pass_seconds(target, session, rows)  # the first makes buffers
         turns = [[_ratio(target, session, rows) for rows in ROWS] for _ in range(TURNS)]
     finally:
         session.close()
@@ -81,10 +81,11 @@ def measure(target: Target) -> dict[int, float]:
 
 
 def _ratio(target: Target, session: Session, rows: int) -> float:
-    return _time(target, session, rows) / _time(target, session, 1)
+    return pass_seconds(target, session, rows) / pass_seconds(target, session, 1)
 
 
-def _time(target: Target, session: Session, rows: int) -> float:
+def pass_seconds(target: Target, session: Session, rows: int) -> float:
+    """One pass over a chain of ``rows`` tokens, the device waited for before and after."""
     tokens, parents = list(range(rows)), range(-1, rows - 1)
     target.synchronize()
     began = time.perf_counter()

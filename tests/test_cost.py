@@ -44,6 +44,31 @@ def test_each_number_of_rows_is_given_at_once_and_cancelling_stops(tiny_llama: A
     assert seen == [[1], [1, 2]]
 
 
+def test_a_slow_second_of_the_machine_does_not_bend_the_curve(
+    tiny_llama: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """True cost: 1 ms and 0.1 ms more for each further row. Three times as slow during two turns, and
+    one pass in the middle disturbed by 50 ms."""
+    passes = iter(range(10_000))
+
+    def seconds(target: Any, session: Any, rows: int) -> float:
+        number = next(passes)
+        slow = 3.0 if 40 <= number < 60 else 1.0
+        return slow * (1.0 + 0.1 * (rows - 1)) / 1e3 + (0.05 if number == 33 else 0.0)
+
+    monkeypatch.setattr(cost, "pass_seconds", seconds)
+    curve = cost.cost_curve(target_of(tiny_llama), rows=(1, 2, 4, 8), context=8)
+    assert [p.ms for p in curve.points] == pytest.approx([1.0, 1.1, 1.3, 1.7])
+    assert [p.ratio for p in curve.points] == pytest.approx([1.0, 1.1, 1.3, 1.7])
+
+
+def test_every_number_of_rows_is_timed_in_every_turn(tiny_llama: Any) -> None:
+    whole = [
+        value["points"] for value in cost.measure(target_of(tiny_llama), None, rows=(1, 3), context=8)
+    ]
+    assert [len(points) for points in whole] == [1, 2, *[2] * (cost.TURNS - 1)]
+
+
 def test_rows_must_begin_with_one(tiny_llama: Any) -> None:
     with pytest.raises(ValueError, match="begin with 1"):
         cost.cost_curve(target_of(tiny_llama), rows=(2, 3))
