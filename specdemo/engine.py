@@ -128,7 +128,9 @@ class Engine:
     def _started(
         self, shown: str, context: Context, drafter: Drafter, rule: AcceptanceRule
     ) -> events.Started:
-        settings = {**asdict(context.params), **drafter.settings(), "acceptance": rule.name}
+        params = asdict(context.params)
+        own = {f"draft_{k}" if k in params else k: v for k, v in drafter.settings().items()}
+        settings = {**params, **own, "acceptance": rule.name}
         settings["stop"] = list(context.params.stop)  # as JSON gives it back
         if not rule.lossless:
             settings |= asdict(rule)  # type: ignore[call-overload]  # rules are dataclasses

@@ -52,6 +52,13 @@ def _run(target: HFTarget, heads: str, params: SamplingParams, **settings: Any) 
     return made, Run.of(Engine(target).generate(REPEAT, made, params, raw=True))
 
 
+def test_a_setting_named_like_one_of_sampling_does_not_hide_it(target: HFTarget, heads: str) -> None:
+    _, found = _run(target, heads, SamplingParams(top_k=3, max_new_tokens=4), top_k=7)
+    assert found.started is not None
+    settings = found.started.settings
+    assert settings["top_k"] == 3 and settings["draft_top_k"] == 7
+
+
 @pytest.mark.parametrize(
     "settings", [{}, {"adaptive": False}, {"budget": 63, "adaptive": False}], ids=str
 )
