@@ -23,9 +23,11 @@ from torch import Tensor
 
 from . import tensor_file
 from .errors import InputError
-from .lean.kernels import GROUP, Int4Matrix, pack_int4
+from .lean import panels
+from .lean.compiled import library
+from .lean.kernels import GROUP, Int4Matrix, Matrix, pack_int4
 
-_VERSION = "1"
+_VERSION = "2"
 _FUSED = {
     "qkv": ("attn_q", "attn_k", "attn_v"),
     "output": ("attn_output",),
@@ -36,9 +38,11 @@ _FUSED = {
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Packed matrices of each layer, by the names of ``_FUSED``."""
+    """Packed matrices of each layer, by the names of ``_FUSED``; the output head in the file's own
+    8-bit blocks where our kernels run and the file has it so."""
 
-    layers: list[dict[str, Int4Matrix]]
+    layers: list[dict[str, Matrix]]
+    head: Matrix | None = None
 
 
 def packed_blocks(gguf: Path, layers: int) -> Blocks:
@@ -46,21 +50,25 @@ def packed_blocks(gguf: Path, layers: int) -> Blocks:
     whole and newer, else packed now and cached if the folder can be written.
 
     Raises ``InputError("dtype")`` if a matrix is not in 4-bit groups of 32 with the kernel's sizes."""
-    place = gguf.with_name(f"{gguf.stem}.int4.safetensors")
+    panels_run = library() is not None
+    kind = "panels" if panels_run else "int4"
+    place = gguf.with_name(f"{gguf.stem}.{kind}.safetensors")
     stamp = {"version": _VERSION, "source": f"{gguf.stat().st_size}", "torch": torch.__version__}
     found = _read(place, stamp, layers)
     if found is None:
-        found = _pack(gguf, layers)
+        found = _pack(gguf, layers, panels_run)
         _write(place, stamp, found)
-    return Blocks(
-        [
-            {
-                part: Int4Matrix.packed(found[f"{n}.{part}.values"], found[f"{n}.{part}.scales"])
-                for part in _FUSED
-            }
-            for n in range(layers)
-        ]
-    )
+
+    def matrix(name: str) -> Matrix:
+        values, scales = found[f"{name}.values"], found[f"{name}.scales"]
+        if not panels_run:
+            return Int4Matrix.packed(values, scales)
+        kind = panels.INT8 if name == "head" else panels.INT4
+        shape = (values.shape[0] * panels.PANEL, values.shape[1] * GROUP)
+        return panels.PanelMatrix(kind, shape, values, scales)
+
+    head = matrix("head") if "head.values" in found else None
+    return Blocks([{part: matrix(f"{n}.{part}") for part in _FUSED} for n in range(layers)], head)
 
 
 def unpack_group(data: np.ndarray, kind: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -76,7 +84,7 @@ def unpack_group(data: np.ndarray, kind: str) -> tuple[Tensor, Tensor, Tensor]:
     return torch.from_numpy(values), scale, low
 
 
-def _pack(gguf: Path, layers: int) -> dict[str, Tensor]:
+def _pack(gguf: Path, layers: int, panels_run: bool) -> dict[str, Tensor]:
     from gguf import GGUFReader
 
     tensors: dict[str, Any] = {t.name: t for t in GGUFReader(gguf).tensors}
@@ -85,14 +93,27 @@ def _pack(gguf: Path, layers: int) -> dict[str, Tensor]:
         for part, names in _FUSED.items():
             pieces = [_groups(tensors, f"blk.{layer}.{name}.weight") for name in names]
             values, scale, low = (torch.cat(x) for x in zip(*pieces, strict=True))
-            if values.shape[0] % 16 or values.shape[1] % GROUP:
+            if values.shape[0] % (panels.PANEL if panels_run else 16) or values.shape[1] % GROUP:
                 raise InputError(
                     "dtype", dtype="q4", why="the model's sizes do not fit the 4-bit kernel"
                 )
-            made[f"{layer}.{part}.values"], made[f"{layer}.{part}.scales"] = pack_int4(
-                values, scale, low
-            )
+            pack = panels.pack_int4 if panels_run else pack_int4
+            made[f"{layer}.{part}.values"], made[f"{layer}.{part}.scales"] = pack(values, scale, low)
+    output = tensors.get("output.weight", tensors.get("token_embd.weight"))
+    if panels_run and output is not None and output.tensor_type.name == "Q8_0":
+        values, scale = unpack_bytes(output.data)
+        if panels.fits(*values.shape):
+            made["head.values"], made["head.scales"] = panels.pack_int8(values, scale)
     return made
+
+
+def unpack_bytes(data: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Raw rows ``[N, bytes]`` of type Q8_0 to values ``[N, K]`` int8 and scales ``[N, K/32]`` fp32: a
+    weight is ``scale * value``."""
+    groups = np.ascontiguousarray(data).reshape(data.shape[0], -1, 34)  # fp16 scale, 32 bytes
+    scales = np.ascontiguousarray(groups[..., :2]).view(np.float16).astype(np.float32)[..., 0]
+    values = np.ascontiguousarray(groups[..., 2:]).view(np.int8).reshape(data.shape[0], -1)
+    return torch.from_numpy(values.copy()), torch.from_numpy(scales.copy())
 
 
 def _groups(tensors: dict[str, Any], name: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -107,7 +128,8 @@ def _read(place: Path, stamp: dict[str, str], layers: int) -> dict[str, Tensor] 
     try:
         names = {f"{n}.{p}.{x}" for n in range(layers) for p in _FUSED for x in ("values", "scales")}
         known = tensor_file.header(place)
-        if known.pop("__metadata__", None) != stamp or set(known) != names:
+        known_names = set(known) - {"__metadata__", "head.values", "head.scales"}
+        if known.get("__metadata__") != stamp or known_names != names:
             return None
         return dict(tensor_file.read(place))
     except (OSError, ValueError):

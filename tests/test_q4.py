@@ -115,7 +115,7 @@ def test_forward_is_that_of_the_dequantised_model(
         session.prefill(tokens(20))
         results.append(session.forward(tokens(30)[20:], range(-1, 9)).float().log_softmax(-1))
     difference = (results[0] - results[1]).abs()
-    assert float(difference.max()) < 0.5 and float(difference.mean()) < 0.05
+    assert float(difference.max()) < 0.5 and float(difference.mean()) < 0.1
     assert four.weights.nbytes < full.weights.nbytes
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .kernels import MOST_ROWS, DenseMatrix, HalfMatrix, Matrix, half_available, representable
+from .panels import half_matrix
 
 WIDTHS = (*range(1, 10), 12, 16, 24, 32, 48, MOST_ROWS)  # rows that passes are run with
 PIECES = (1, 2, 4)
@@ -55,9 +56,10 @@ class NativeMatrix(Matrix):
 def matrix_of(weight: Tensor, bias: Tensor | None = None, halves: bool = False) -> Matrix:
     """``weight [N, K]`` in the form of the fastest kernel here. ``halves``: 16-bit weights are wanted
     and the device is a CPU; else the product is torch's own in the weight's dtype."""
-    made = native_matrix(weight, bias) if halves else None
-    if made is not None:
-        return made
+    if halves:
+        made = half_matrix(weight, bias) or native_matrix(weight, bias)
+        if made is not None:
+            return made
     if halves and half_available() and representable(weight):
         return HalfMatrix(weight, bias)
     return DenseMatrix(weight, bias)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..proposal import depths, is_chain, tree_mask
 from ..target import Session
+from .fast_pass import FastPass
 from .pages import roomy
 from .passes import Pass
 
@@ -38,17 +39,20 @@ class Arena:
                 keys = torch.empty(keys.shape, dtype=dtype)
             self.keys = roomy(keys).zero_()
             self.turns = rotations(target.weights.frequencies, self.rows, target.weights.rope_scale)
-        self.passes: OrderedDict[tuple[int, int], Pass] = OrderedDict()
+        self.passes: OrderedDict[tuple[int, int], Pass | FastPass] = OrderedDict()
         self.recorded: dict[tuple[Any, ...], Callable[[], Any]] = {}
         self.chains: dict[tuple[int, int], Tensor] = {}
 
-    def at(self, target: LeanTarget, width: int, length: int) -> Pass:
+    def at(self, target: LeanTarget, width: int, length: int) -> Pass | FastPass:
         """The pass for ``width`` rows behind ``length`` cached ones."""
         keys = min(target.keys(length + width), self.rows)
         found = self.passes.get((width, keys))
         if found is None:
             caches = (self.keys, self.values)
-            found = Pass(target.weights, *caches, width, keys, target.score_rows())
+            if target.fast is not None:
+                found = FastPass(target.weights, target.fast, *caches, width, keys)
+            else:
+                found = Pass(target.weights, *caches, width, keys, target.score_rows())
             self.passes[width, keys] = found
             if len(self.passes) > MOST_PASSES:
                 gone, _ = self.passes.popitem(last=False)

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..graphs import Capture, record
 from ..target import Shape, Target, eos_ids
+from . import fast_pass
 from .kernels import KEY_UNIT, MOST_ROWS, key_step
 from .pages import use_huge_pages
 from .plan import plan_of, supports
@@ -63,7 +64,10 @@ class LeanTarget(Target):
         self.shape = Shape(self.plan.vocab, self.plan.hidden, self.plan.layers, self.plan.context)
         # Passes are made for a multiple of this many keys: one serves that many steps.
         self.key_step = CUDA_KEY_STEP
-        if self.device.type == "cpu":
+        self.fast: fast_pass.Layers | None = None
+        if fast_pass.possible(self.weights):
+            self.fast = fast_pass.Layers(self.weights.layers)
+        elif self.device.type == "cpu":
             rows = FEWEST_SCORE_ROWS + self.plan.group
             self.key_step = key_step(self.plan.kv_heads, rows, self.plan.head_dim)
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from .kernels import DenseMatrix, Int4Matrix, Matrix
+from .kernels import DenseMatrix, Matrix
 from .native import matrix_of
 from .plan import Plan
 
@@ -118,14 +118,14 @@ def take_apart(
         plan=plan,
         layers=layers,
         norm=norm,
-        head=matrix_of(head_weight, None, halves),
+        head=(blocks and blocks.head) or matrix_of(head_weight, None, halves),
         table=table,
         frequencies=base.rotary_emb.inv_freq.detach().float().to(device),
         rope_scale=float(base.rotary_emb.attention_scaling),
     )
 
 
-def _layer(source: Any, plan: Plan, halves: bool, blocks: dict[str, Int4Matrix] | None) -> Layer:
+def _layer(source: Any, plan: Plan, halves: bool, blocks: dict[str, Matrix] | None) -> Layer:
     attention, mlp = source.self_attn, source.mlp
     qkv: Matrix
     output: Matrix

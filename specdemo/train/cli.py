@@ -36,6 +36,9 @@ def _corpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=int, default=500_000, help="tokens to write in all")
     parser.add_argument("--batch", type=int, default=32, help="conversations written side by side")
     parser.add_argument("--longest", type=int, default=320, help="longest answer in tokens")
+    parser.add_argument(
+        "--kinds", default="", help="free, summary, question, translation (default: all, in turns)"
+    )
     parser.set_defaults(run=_run)
 
 
@@ -56,12 +59,22 @@ def _data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--export", type=Path, default=None, help="write the published format here")
 
 
+def _start(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--start",
+        type=Path,
+        default=None,
+        help="folder of a published head of these sizes to go on from",
+    )
+
+
 def _eagle3(parser: argparse.ArgumentParser) -> None:
     add_common(parser, "train/eagle3")
     _data(parser)
     parser.add_argument("--tokens", type=int, default=2_000_000, help="rows to see in all")
     parser.add_argument("--layers", default="", help="fused hidden_states, three of the cached ones")
     parser.add_argument("--draft-vocab", type=int, default=4096)
+    _start(parser)
     parser.add_argument("--rate", type=float, default=6e-4, help="learning rate")
     parser.add_argument("--batch-tokens", type=int, default=1024)
     parser.add_argument("--evaluate-every", type=int, default=50_000)
@@ -84,7 +97,9 @@ def _draft(parser: argparse.ArgumentParser) -> None:
     _data(parser)
     parser.add_argument("--tokens", type=int, default=4_000_000, help="tokens to see in all")
     parser.add_argument("--hidden", type=int, default=192)
+    _start(parser)
     parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--frequent", type=int, default=4096, help="tokens that it names when drafting")
     parser.add_argument("--rate", type=float, default=5e-4, help="learning rate")
     parser.add_argument("--batch-tokens", type=int, default=2048)
     parser.add_argument("--evaluate-every", type=int, default=200_000)

@@ -14,8 +14,10 @@ from torch import Tensor
 from .. import cache
 from ..catalog import DEFAULT
 from ..errors import InputError
-from ..loading import load_model
+from ..lean.plan import supports
+from ..loading import load_model, load_target
 from . import corpus, draft_model, eagle3, features, medusa, publish
+from .answers import EngineAnswers
 from .data import FeatureInfo, FeatureStore
 from .eagle3_model import HeadSizes
 from .loop import Progress
@@ -53,6 +55,10 @@ def _load(args: argparse.Namespace) -> tuple[Any, Any]:
 
 
 def _corpus(args: argparse.Namespace) -> None:
+    kinds = tuple(part.strip() for part in args.kinds.split(",") if part.strip()) or corpus.KINDS
+    if unknown := [kind for kind in kinds if kind not in corpus.KINDS]:
+        why = f"--kinds must be of {', '.join(corpus.KINDS)}, not {unknown[0][:40]!r}"
+        raise InputError("training_data", why=why)
     model, tokenizer = _load(args)
     out, line = folder(args.out, "corpus"), Progress(args.tokens)
     done = corpus.write_corpus(
@@ -63,9 +69,19 @@ def _corpus(args: argparse.Namespace) -> None:
         args.batch,
         args.longest,
         args.seed,
+        kinds,
+        _engine(args, model),
         lambda have, _: line.show(have),
     )
     print(f"{done:,} tokens in {out}")
+
+
+def _engine(args: argparse.Namespace, model: Any) -> EngineAnswers | None:
+    """On a CPU, for a model that the lean forward takes; it holds the weights a second time."""
+    if model.device.type != "cpu" or not supports(model):
+        return None
+    dtype = "fp32" if model.dtype == torch.float32 else "bf16"
+    return EngineAnswers(load_target(args.model or DEFAULT, dtype, "cpu"))
 
 
 def _features(args: argparse.Namespace) -> None:
@@ -152,9 +168,18 @@ def _eagle3(args: argparse.Namespace) -> None:
     if missing:
         raise InputError("training_data", why=f"the features hold no layer {missing[0]}")
     plan = _plan(eagle3.Plan, args, layers=layers, intermediate=model.config.intermediate_size)
+    if args.start:
+        plan.schedule = ((0, plan.schedule[-1][1]),)  # it has learned its first steps
     sizes = head_sizes(model.config, store.info, layers, args.draft_vocab)
     trainer = eagle3.Trainer(
-        store, _weights(model), plan, folder(args.out, "eagle3"), sizes, model.device, _stops(model)
+        store,
+        _weights(model),
+        plan,
+        folder(args.out, "eagle3"),
+        sizes,
+        model.device,
+        _stops(model),
+        args.start,
     )
     figures = trainer.run()
     print(trainer.short(figures))
@@ -208,6 +233,7 @@ def _draft_model(args: argparse.Namespace) -> None:
         folder(args.out, "draft_model"),
         model.device,
         _stops(model),
+        args.start,
     )
     figures = trainer.run()
     print(trainer.short(figures))

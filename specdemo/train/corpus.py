@@ -1,7 +1,8 @@
 """Text that the target writes itself: its own user turns, then its answers to them.
 
 Answers of the target are what a draft has to guess, so they teach it better than other text. Half of
-the answers are greedy, half drawn at temperature 0.8. Answers that run into a loop are cut."""
+the answers are greedy, half drawn at temperature 0.8. Answers that run into a loop are cut. What the
+turns ask for: ``tasks``."""
 
 from __future__ import annotations
 
@@ -12,19 +13,11 @@ from typing import Any
 
 import torch
 
-from .data import Row, read_shard, write_shard
+from .answers import EngineAnswers
+from .data import Row, Shard, read_shard, write_shard
+from .tasks import KINDS, open_turn
 
-OPENINGS = (
-    "", "", "", "Write", "Write a", "Explain", "Explain how", "What is", "What are", "Why", "How do I",
-    "How many", "Give me", "List", "Describe", "Summarize the following text:\n\n", "Translate",
-    "Translate to English:", "Compare", "Create", "Can you", "Could you help me", "I want to",
-    "I am writing", "Is it", "Who", "When did", "Which", "Solve", "Calculate", "A train", "If a",
-    "Read the passage and answer:\n\n", "Based on the context below,", "Rewrite",
-    "Correct this sentence:", "Classify", "Suggest", "Tell me about", "Imagine", "def ",
-    "Write a Python function", "Context:", "Question:", "Tom has", "Make a plan", "What would happen if",
-    "Draft an email", "Extract",
-)  # fmt: skip
-LONGEST_TURN = 160
+SHORTEST_TEXT = 60  # tokens of an answer that later turns may quote
 LOOP, TIMES = 24, 3  # a loop: a piece of up to LOOP tokens, TIMES times in a row at the end
 
 
@@ -46,8 +39,12 @@ def loop_start(ids: Sequence[int]) -> int | None:
 class Writer:
     """Writes conversations with a transformers causal LM and its tokenizer."""
 
-    def __init__(self, model: Any, tokenizer: Any, longest: int, seed: int) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, longest: int, seed: int, engine: EngineAnswers | None = None
+    ) -> None:
+        """``engine``: writes the answers; without one they are decoded side by side."""
         self.model, self.tokenizer, self.longest = model, tokenizer, longest
+        self.engine, self.seed = engine, seed
         self.random = random.Random(seed)
         mark = "\u241fmark\u241f"
         rendered = self._render(mark)
@@ -85,19 +82,28 @@ class Writer:
         end = next((i for i, token in enumerate(ids) if token in self.stops), None)
         return ids if end is None else ids[: end + 1]
 
-    def write(self, count: int, greedy: bool) -> list[Row]:
-        """``count`` conversations or a few less (empty turns and answers are left out)."""
+    def write(
+        self, count: int, greedy: bool, kind: str = "free", texts: Sequence[str] = ()
+    ) -> list[Row]:
+        """``count`` conversations or a few less (empty turns and answers are left out). ``kind``: one
+        of ``tasks.KINDS``; ``texts``: passages for those that need some."""
         sampled = {"do_sample": True, "temperature": 1.0, "top_k": 80, "top_p": 1.0}
-        opened = [self.before + self.random.choice(OPENINGS) for _ in range(count)]
-        encoded = [self._encode(text) for text in opened]
-        turns = self._continue(encoded, LONGEST_TURN, **sampled)
-        prompts = []
-        for text, turn in zip(opened, turns, strict=True):
-            said = text[len(self.before) :] + self.tokenizer.decode(turn, skip_special_tokens=True)
-            if said.strip():
-                prompts.append(self._encode(self._render(said.strip())))
+        opened = [open_turn(kind, self.random, texts) for _ in range(count)]
+        said = [opening.text for opening in opened]
+        more = max(opening.more for opening in opened)
+        if more:
+            begun = [self._encode(self.before + text) for text in said]
+            said = [
+                text + self.tokenizer.decode(ids, skip_special_tokens=True)
+                for text, ids in zip(said, self._continue(begun, more, **sampled), strict=True)
+            ]
+        turns = [text.strip() for text in said if text.strip()]
+        prompts = [self._encode(self._render(turn)) for turn in turns]
         how = {"do_sample": False} if greedy else {**sampled, "temperature": 0.8, "top_k": 50}
-        answers = self._continue(prompts, self.longest, **how)
+        if self.engine is not None:
+            answers = self.engine(turns, self.longest, greedy, self.seed)
+        else:
+            answers = self._continue(prompts, self.longest, **how)
         return [
             Row(torch.tensor([*prompt, *cut(answer)]), len(prompt), greedy)
             for prompt, answer in zip(prompts, answers, strict=True)
@@ -121,21 +127,28 @@ def write_corpus(
     batch: int = 32,
     longest: int = 320,
     seed: int = 0,
+    kinds: Sequence[str] = KINDS,
+    engine: EngineAnswers | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
     """Shards in ``out`` until they hold ``tokens`` tokens; those already there count. Returns the
-    tokens there are. Every shard has its own seed, so that a resumed corpus does not repeat itself."""
+    tokens there are. Every shard has its own seed, so that a resumed corpus does not repeat itself.
+    ``kinds`` take turns; passages are answers of the shards that are there (free turns until then)."""
     out.mkdir(parents=True, exist_ok=True)
-    done = sum(read_shard(path).tokens for path in sorted(out.glob("*.npz")))
+    shards = [read_shard(path) for path in sorted(out.glob("*.npz"))]
+    done = sum(shard.tokens for shard in shards)
+    texts = [text for shard in shards for text in answers_in(shard, tokenizer)]
     number = len(list(out.glob(f"s{seed}_*.npz")))
     while done < tokens:
         shard_seed = seed * 100_003 + number
         torch.manual_seed(shard_seed)  # transformers' generate draws from the global generator
-        writer = Writer(model, tokenizer, longest, shard_seed)
+        writer = Writer(model, tokenizer, longest, shard_seed, engine)
         greedy = number % 2 == 0
-        rows = writer.write(batch, greedy)
+        kind = kinds[number // 2 % len(kinds)]
+        rows = writer.write(batch, greedy, kind if texts else "free", texts)
         if rows:
-            write_shard(out / f"s{seed}_{number:04d}.npz", rows, greedy)
+            write_shard(path := out / f"s{seed}_{number:04d}.npz", rows, greedy)
+            texts += answers_in(read_shard(path), tokenizer)
         done += sum(len(row.ids) for row in rows)
         number += 1
         if progress is not None:
@@ -143,4 +156,14 @@ def write_corpus(
     return done
 
 
-__all__ = ["OPENINGS", "Writer", "cut", "loop_start", "write_corpus"]
+def answers_in(shard: Shard, tokenizer: Any) -> list[str]:
+    """The answers of a shard that are long enough to be somebody's passage, as text."""
+    answers = [row.ids[row.response_start :] for row in shard.rows]
+    return [
+        tokenizer.decode(ids.tolist(), skip_special_tokens=True)
+        for ids in answers
+        if len(ids) >= SHORTEST_TEXT
+    ]
+
+
+__all__ = ["KINDS", "Writer", "answers_in", "cut", "loop_start", "write_corpus"]

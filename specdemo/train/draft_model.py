@@ -108,8 +108,11 @@ class Trainer(Training):
         folder: Path,
         device: torch.device,
         eos: Sequence[int] = (),
+        start: Path | None = None,
     ) -> None:
-        """``embedding`` ``[V, H]``: the target's (tied) embeddings; ``config``: its configuration."""
+        """``embedding`` ``[V, H]``: the target's (tied) embeddings; ``config``: its configuration.
+        ``start``: the folder of a draft model to go on from, instead of the warm start; its output
+        has left the target's subspace, so only the softmax is distilled then."""
         super().__init__()
         self.store, self.plan, self.device = store, plan, device
         self.embedding = embedding.to(device)
@@ -117,11 +120,15 @@ class Trainer(Training):
         self.random.seed(plan.seed)
         self.frequent = draft_vocabulary(store.corpus, store.info.vocab, plan.frequent, eos).to(device)
         torch.manual_seed(plan.seed)
-        self.model: Any = make_model(plan, config)
+        if start is None:
+            self.model: Any = make_model(plan, config)
+        else:
+            plan.regression = 0.0
+            self.model = LlamaForCausalLM.from_pretrained(start, dtype=torch.float32)
         self.model.to(device)
         self.reduce = torch.zeros(store.info.hidden, plan.hidden)
         self.checkpoint = Checkpoint(folder)
-        if not self.checkpoint.file.exists():
+        if start is None and not self.checkpoint.file.exists():
             self._start()
         self.module = self.model
         self.optimiser = muon(self.model, plan.rate, others=[self.model.model.embed_tokens.weight])

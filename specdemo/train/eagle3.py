@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -65,8 +66,10 @@ class Trainer(Training):
         sizes: HeadSizes,
         device: torch.device,
         eos: Sequence[int] = (),
+        start: Path | None = None,
     ) -> None:
-        """``weights``: ``embedding`` and ``head`` ``[V, H]`` of the target."""
+        """``weights``: ``embedding`` and ``head`` ``[V, H]`` of the target. ``start``: the folder of
+        a published head of the same sizes to go on from, instead of the warm start."""
         super().__init__()
         self.store, self.plan, self.device = store, plan, device
         self.columns = [store.info.layers.index(layer) for layer in plan.layers]
@@ -78,7 +81,7 @@ class Trainer(Training):
         self.scale = torch.ones(len(plan.layers) * sizes.target_hidden)
         self.vocabulary = draft_vocabulary(store.corpus, sizes.vocab, sizes.draft_vocab, eos)
         self.random.seed(plan.seed)
-        self._prepare()
+        self._prepare(start)
         self.optimiser = muon(self.head, plan.rate)
         self.average = Averaged(self.head, plan.average)
         state = self.checkpoint.load(self.head, self.optimiser, self.average)
@@ -89,8 +92,9 @@ class Trainer(Training):
         self.scale = self.scale.to(device)
         self.rows = self.head.lm_head.weight.detach().to(compute_dtype(device))  # frozen
 
-    def _prepare(self) -> None:
-        """Frozen head and warm start (overwritten when a checkpoint is resumed)."""
+    def _prepare(self, published: Path | None) -> None:
+        """Frozen head and warm start (overwritten when a checkpoint is resumed). The draft
+        vocabulary of a published head may be another one: its output rows are the target's."""
         with torch.no_grad():
             self.head.lm_head.weight.copy_(self.target_head[self.vocabulary])
         self.head.lm_head.weight.requires_grad_(False)
@@ -99,6 +103,9 @@ class Trainer(Training):
         sample = [torch.from_numpy(s.features[1:].copy()).float() for s in self.store.train[:40]]
         states = torch.cat(sample)[:, self.columns].flatten(1)
         self.scale = 1.0 / states.square().mean(0).sqrt().clamp_min(1e-3)
+        if published is not None:
+            self._go_on_from(published)
+            return
         generator = torch.Generator().manual_seed(self.plan.seed)
         order = range(len(self.store.train))
         data, rows = [], 0
@@ -110,6 +117,15 @@ class Trainer(Training):
         start = WarmStart(self.head, self.embedding, self.scale.to(self.device))
         figures = start.run(data, generator)
         self.checkpoint.log(event="warm start", **figures, plan=asdict(self.plan))
+
+    @torch.no_grad()
+    def _go_on_from(self, published: Path) -> None:
+        """Raises ``FileNotFoundError``, and ``RuntimeError`` for a head of other sizes."""
+        tensors = load_file(published / "model.safetensors")
+        kept = {n: t.float() for n, t in tensors.items() if n not in ("d2t", "t2d", "lm_head.weight")}
+        kept["fc.weight"] /= self.scale
+        self.head.load_state_dict({**kept, "lm_head.weight": self.head.lm_head.weight})
+        self.checkpoint.log(event="goes on from a published head", plan=asdict(self.plan))
 
     def _batch(self, group: Sequence[Sample], steps: int, prompt_weight: float) -> Batch:
         return make_batch(group, self.columns, self.final_column, steps, prompt_weight, self.device)
