@@ -146,6 +146,7 @@ class Engine:
             seed=context.params.seed,
             lossless=rule.lossless and drafter.lossless,
             environment=environment.describe(self.target.device)
+            | {"kernels": self.target.kernels}
             | ({"promise": self.promise} if self.promise else {}),
         )
 

@@ -64,6 +64,7 @@ def measure(target: Target) -> dict[int, float]:
 
     Every turn times each number of rows next to one row, and the median of turns counts: a machine that
     changes its speed, or has other work, changes both."""
+    target.settle()
     session = target.open(CONTEXT + max(ROWS))
     try:
         session.prefill([token % target.shape.vocab for token in range(CONTEXT)])
@@ -97,7 +98,14 @@ def pass_seconds(target: Target, session: Session, rows: int) -> float:
 def key_of(target: Target) -> str:
     """A name for what is measured of this target with these libraries on this device."""
     about = environment.describe(target.device)
-    parts = [_VERSION, target.name, target.shape, target.dtype_name, type(target).__name__]
+    parts = [
+        _VERSION,
+        target.name,
+        target.shape,
+        target.dtype_name,
+        type(target).__name__,
+        target.kernels,
+    ]
     parts += [about["device_name"], about["threads"], about["torch"], os.cpu_count()]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 

@@ -52,6 +52,12 @@ class Target(ABC):
     def head(self, hidden: Tensor) -> Tensor:
         """Logits ``[T, V]`` of final-normed hidden states ``[T, H]``: the model's own output head."""
 
+    #: Whose kernels multiply: "torch", or "own" for those of ``lean/fast``.
+    kernels = "torch"
+
+    def settle(self) -> None:
+        """Wait for what goes on beside the start; called before passes are timed."""
+
     def synchronize(self) -> None:
         """Wait for the device: called at the borders of timed phases."""
         if self.device.type == "cuda":

@@ -19,6 +19,7 @@ from .passes import LOG2_E
 from .weights import Layer, Weights
 
 KEYS = 64  # the unit of L
+MOST_AT_ONCE = 6  # rows times heads of one call of ``attend``
 
 
 class LayerStruct(ctypes.Structure):
@@ -80,6 +81,18 @@ class Layers:
                     setattr(struct, name, scaled.data_ptr())
 
 
+def keys_shape(layers: int, kv_heads: int, rows: int, head_dim: int) -> tuple[int, ...]:
+    """Of the cache of keys: blocks of 64 rows, a dimension of all of them side by side."""
+    return (layers, kv_heads, rows // KEYS, head_dim, KEYS)
+
+
+def move_keys(keys: Tensor, rows: Tensor, start: int) -> None:
+    """Copy the cached keys of ``rows`` (int64) to the rows from ``start`` on."""
+    blocks = keys.transpose(2, 3)  # [layers, M, D, rows / 64, 64]
+    to = torch.arange(start, start + len(rows))
+    blocks[..., to // KEYS, to % KEYS] = blocks[..., rows // KEYS, rows % KEYS]
+
+
 class FastPass:
     """One shape of the forward; see ``passes.Pass``."""
 
@@ -105,7 +118,7 @@ class FastPass:
         self._turn_q = torch.zeros(rows, pairs, dtype=torch.complex64)
         self._turn_k = torch.zeros(rows, pairs, dtype=torch.complex64)
         widest = max(plan.hidden, plan.inner, plan.heads * plan.head_dim)
-        scores = 4 * plan.group * (keys + KEYS)
+        scores = 4 * MOST_AT_ONCE * (keys + KEYS)
         self._each = -(-max(rows_bytes(rows, widest) + 4 * rows * plan.hidden, scores) // 64) * 64
         self._buffers = {
             "qkv": torch.zeros(rows, width),
@@ -135,7 +148,7 @@ class FastPass:
             head_dim=plan.head_dim,
             inner_size=plan.inner,
             mask_stride=keys,
-            cache_rows=keys_cache.shape[-1],
+            cache_rows=values_cache.shape[2],
             epsilon=plan.epsilon,
         )
 

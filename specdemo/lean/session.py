@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..proposal import depths, is_chain, tree_mask
 from ..target import Session
+from . import fast_pass
 from .fast_pass import FastPass
 from .pages import roomy
 from .passes import Pass
@@ -30,12 +31,15 @@ class Arena:
     def __init__(self, target: LeanTarget, rows: int) -> None:
         plan, self.rows = target.plan, target.keys(rows)
         dtype = torch.float32 if target.device.type == "cpu" else target.weights.head.dtype
+        dtype = torch.float16 if target.fast is not None else dtype
         shape = (plan.layers, plan.kv_heads, self.rows, plan.head_dim)
         with torch.inference_mode():
             self.values = roomy(torch.empty(shape, dtype=dtype, device=target.device)).zero_()
             # A GPU's attention reads keys row by row: the same shape, laid out the other way.
             keys = torch.empty_like(self.values).transpose(2, 3)
-            if target.device.type == "cpu":
+            if target.fast is not None:
+                keys = torch.empty(fast_pass.keys_shape(*shape), dtype=dtype)
+            elif target.device.type == "cpu":
                 keys = torch.empty(keys.shape, dtype=dtype)
             self.keys = roomy(keys).zero_()
             self.turns = rotations(target.weights.frequencies, self.rows, target.weights.rope_scale)
@@ -107,7 +111,10 @@ class LeanSession(Session):
         if moved < count:  # rows in front of ``moved`` are in place already
             keys, values = self._arena.keys, self._arena.values
             index = torch.tensor(rows[moved:], device=keys.device) + start
-            keys[..., start + moved : start + count] = keys.index_select(3, index)
+            if self.target.fast is not None:
+                fast_pass.move_keys(keys, index, start + moved)
+            else:
+                keys[..., start + moved : start + count] = keys.index_select(3, index)
             values[:, :, start + moved : start + count] = values.index_select(2, index)
         self.length = start + count
 
@@ -164,7 +171,9 @@ class LeanSession(Session):
             return known
         seen = torch.eye(width, dtype=torch.bool)
         seen[: len(parents), : len(parents)] = tree_mask(parents)
-        block = torch.zeros(width, width).masked_fill_(~seen, -torch.inf).to(self._arena.keys)
+        block = torch.zeros(width, width).masked_fill_(~seen, -torch.inf)
+        kept = torch.float32 if self.target.fast is not None else self._arena.keys.dtype
+        block = block.to(self._arena.turns.device, kept)
         if chain:
             chains[len(parents), width] = block
         return block

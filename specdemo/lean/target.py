@@ -54,25 +54,32 @@ class LeanTarget(Target):
         self.device = model.device
         self.capture = capture or (record if graphs and self.device.type == "cuda" else None)
         self._free: Arena | None = None
+        self._settling: threading.Thread | None = None
         self.eos_ids = eos_ids(model, tokenizer)
         self.plan = plan_of(model)
         with torch.inference_mode():
             self.weights = take_apart(model, self.plan, dtype_name, gguf, keep_model)
         if self.device.type == "cpu" and self.weights.resident() >= LARGE:
             # Beside the start, not in front of it: it takes some tenths of a second.
-            threading.Thread(target=use_huge_pages, daemon=True).start()
+            self._settling = threading.Thread(target=use_huge_pages, daemon=True)
+            self._settling.start()
         self.shape = Shape(self.plan.vocab, self.plan.hidden, self.plan.layers, self.plan.context)
         # Passes are made for a multiple of this many keys: one serves that many steps.
         self.key_step = CUDA_KEY_STEP
         self.fast: fast_pass.Layers | None = None
         if fast_pass.possible(self.weights):
             self.fast = fast_pass.Layers(self.weights.layers)
+            self.kernels = "own"
         elif self.device.type == "cpu":
             rows = FEWEST_SCORE_ROWS + self.plan.group
             self.key_step = key_step(self.plan.kv_heads, rows, self.plan.head_dim)
 
     def open(self, capacity: int, hidden_layers: Sequence[int] = ()) -> LeanSession:
         return LeanSession(self, capacity, hidden_layers)
+
+    def settle(self) -> None:
+        if self._settling is not None:
+            self._settling.join()
 
     def arena(self, rows: int) -> Arena:
         """A cache of at least ``rows`` rows. Where graphs are recorded the last one freed is given

@@ -26,7 +26,7 @@ struct Pass {
     const float *turn_q, *turn_k;
     const int64_t* slots;  // [T]: where new keys and values go
     const float* mask;
-    float *keys, *values;  // [layers, M, D, rows] and [layers, M, rows, D]
+    uint16_t *keys, *values;  // fp16, [layers, M, rows / 64, D, 64] and [layers, M, rows, D]
     float *qkv, *attended, *wide, *inner;  // [T, ...]
     char* memory;                          // of the threads, `each` bytes a thread
     int64_t each, rows, hidden, heads, kv_heads, head_dim, inner_size, mask_stride, cache_rows, length;
@@ -83,74 +83,93 @@ void place(const Pass& p, const Layer& layer, int64_t index, int64_t t) {
         turn(row + h * d, (h < p.heads ? p.turn_q : p.turn_k) + t * d, d);
     }
     for (int64_t m = 0; m < p.kv_heads; m++) {
-        float* keys = p.keys + (index * p.kv_heads + m) * d * p.cache_rows + p.slots[t];
+        const int64_t start = (index * p.kv_heads + m) * p.cache_rows, slot = p.slots[t];
+        uint16_t* keys = p.keys + (start + slot / KEYS * KEYS) * d + slot % KEYS;
         const float *key = row + (p.heads + m) * d, *value = row + (all + m) * d;
-        for (int64_t i = 0; i < d; i++) keys[i * p.cache_rows] = key[i];
-        std::memcpy(p.values + ((index * p.kv_heads + m) * p.cache_rows + p.slots[t]) * d, value, 4 * d);
+        for (int64_t i = 0; i < d; i++) keys[i * KEYS] = _cvtss_sh(key[i], 0);
+        for (int64_t i = 0; i < d; i += VECTOR)
+            _mm256_storeu_si256((__m256i*)(p.values + (start + slot) * d + i),
+                                _mm512_cvtps_ph(_mm512_loadu_ps(value + i), 0));
     }
 }
 
-// G heads of row t, all of key head m; `scores`: [G, L] floats.
-template <int G>
+// R rows from t on times G heads of one key head; `scores`: [R, G, L] floats. The more of them, the more
+// often what was read (and made fp32) is used.
+template <int R, int G>
 void attend(const Pass& p, int64_t index, int64_t t, int64_t head, float* scores) {
-    const int64_t d = p.head_dim, m = head / (p.heads / p.kv_heads), blocks = (p.length + KEYS - 1) / KEYS;
-    const float* keys = p.keys + (index * p.kv_heads + m) * d * p.cache_rows;
-    const float* values = p.values + (index * p.kv_heads + m) * p.cache_rows * d;
-    const float* q = p.qkv + t * (p.heads + 2 * p.kv_heads) * d + head * d;
-    const float* mask = p.mask + t * p.mask_stride;
-    __m512 most[G];
-    for (int g = 0; g < G; g++) most[g] = _mm512_set1_ps(-INFINITY);
-    for (int64_t l = 0; l < blocks * KEYS; l += KEYS) {
-        __m512 sum[G][KEYS / VECTOR];
-        for (int g = 0; g < G; g++)
-            for (int v = 0; v < KEYS / VECTOR; v++) sum[g][v] = _mm512_loadu_ps(mask + l + VECTOR * v);
+    constexpr int N = R * G;
+    const int64_t d = p.head_dim, m = head / (p.heads / p.kv_heads), reach = (p.length + KEYS - 1) / KEYS * KEYS;
+    const uint16_t* keys = p.keys + (index * p.kv_heads + m) * p.cache_rows * d;
+    const uint16_t* values = p.values + (index * p.kv_heads + m) * p.cache_rows * d;
+    const float* q[N];
+    for (int n = 0; n < N; n++) q[n] = p.qkv + (t + n / G) * (p.heads + 2 * p.kv_heads) * d + (head + n % G) * d;
+    __m512 most[N];
+    for (int n = 0; n < N; n++) most[n] = _mm512_set1_ps(-INFINITY);
+    for (int64_t l = 0; l < reach; l += KEYS) {
+        __m512 sum[N][KEYS / VECTOR];
+#pragma GCC unroll 8
+        for (int n = 0; n < N; n++)
+            for (int v = 0; v < KEYS / VECTOR; v++)
+                sum[n][v] = _mm512_loadu_ps(p.mask + (t + n / G) * p.mask_stride + l + VECTOR * v);
         for (int64_t i = 0; i < d; i++)
+#pragma GCC unroll 4
             for (int v = 0; v < KEYS / VECTOR; v++) {
-                const __m512 key = _mm512_loadu_ps(keys + i * p.cache_rows + l + VECTOR * v);
-                for (int g = 0; g < G; g++) sum[g][v] = _mm512_fmadd_ps(_mm512_set1_ps(q[g * d + i]), key, sum[g][v]);
+                const __m512 key = halves(keys + l * d + i * KEYS + VECTOR * v);
+#pragma GCC unroll 8
+                for (int n = 0; n < N; n++) sum[n][v] = _mm512_fmadd_ps(_mm512_set1_ps(q[n][i]), key, sum[n][v]);
             }
-        for (int g = 0; g < G; g++)
+#pragma GCC unroll 8
+        for (int n = 0; n < N; n++)
             for (int v = 0; v < KEYS / VECTOR; v++) {
-                most[g] = _mm512_max_ps(most[g], sum[g][v]);
-                _mm512_storeu_ps(scores + g * blocks * KEYS + l + VECTOR * v, sum[g][v]);
+                most[n] = _mm512_max_ps(most[n], sum[n][v]);
+                _mm512_storeu_ps(scores + n * reach + l + VECTOR * v, sum[n][v]);
             }
     }
-    for (int g = 0; g < G; g++) {
-        const __m512 peak = _mm512_set1_ps(_mm512_reduce_max_ps(most[g]));
-        float* row = scores + g * blocks * KEYS;
-        for (int64_t l = 0; l < blocks * KEYS; l += VECTOR)
-            _mm512_storeu_ps(row + l, power_of_two(_mm512_sub_ps(_mm512_loadu_ps(row + l), peak)));
+    for (int n = 0; n < N; n++) {
+        const __m512 peak = _mm512_set1_ps(_mm512_reduce_max_ps(most[n]));
+        for (int64_t l = n * reach; l < (n + 1) * reach; l += VECTOR)
+            _mm512_storeu_ps(scores + l, power_of_two(_mm512_sub_ps(_mm512_loadu_ps(scores + l), peak)));
     }
+    float weight[N];  // one key after the other, as the values are added
+    for (int n = 0; n < N; n++) weight[n] = 0.0f;
+    for (int64_t l = 0; l < p.length; l++)
+#pragma GCC unroll 8
+        for (int n = 0; n < N; n++) weight[n] += scores[n * reach + l];
     for (int64_t i = 0; i < d; i += 2 * VECTOR) {  // 32 dimensions at a time
-        __m512 mixed[G][2], weight[G];
-        for (int g = 0; g < G; g++) mixed[g][0] = mixed[g][1] = weight[g] = _mm512_setzero_ps();
+        __m512 mixed[N][2];
+        for (int n = 0; n < N; n++) mixed[n][0] = mixed[n][1] = _mm512_setzero_ps();
         for (int64_t l = 0; l < p.length; l++) {
-            const __m512 a = _mm512_loadu_ps(values + l * d + i), b = _mm512_loadu_ps(values + l * d + i + VECTOR);
-            for (int g = 0; g < G; g++) {
-                const __m512 share = _mm512_set1_ps(scores[g * blocks * KEYS + l]);
-                weight[g] = _mm512_add_ps(weight[g], share);
-                mixed[g][0] = _mm512_fmadd_ps(share, a, mixed[g][0]);
-                mixed[g][1] = _mm512_fmadd_ps(share, b, mixed[g][1]);
+            const __m512 a = halves(values + l * d + i), b = halves(values + l * d + i + VECTOR);
+#pragma GCC unroll 8
+            for (int n = 0; n < N; n++) {
+                const __m512 share = _mm512_set1_ps(scores[n * reach + l]);
+                mixed[n][0] = _mm512_fmadd_ps(share, a, mixed[n][0]);
+                mixed[n][1] = _mm512_fmadd_ps(share, b, mixed[n][1]);
             }
         }
-        for (int g = 0; g < G; g++)
+        for (int n = 0; n < N; n++)
             for (int v = 0; v < 2; v++)
-                _mm512_storeu_ps(p.attended + (t * p.heads + head + g) * d + i + VECTOR * v,
-                                 _mm512_div_ps(mixed[g][v], weight[g]));
+                _mm512_storeu_ps(p.attended + ((t + n / G) * p.heads + head + n % G) * d + i + VECTOR * v,
+                                 _mm512_div_ps(mixed[n][v], _mm512_set1_ps(weight[n])));
     }
+}
+
+template <int G>
+void attend_rows(const Pass& p, int64_t index, int64_t t, int64_t head, float* scores) {
+    if (t + 1 < p.rows) attend<2, G>(p, index, t, head, scores);
+    else attend<1, G>(p, index, t, head, scores);
 }
 
 void attention(const Pass& p, int64_t index, int64_t me, int64_t all, float* scores) {
     const int64_t group = p.heads / p.kv_heads;
     // One row alone: its heads are shared out one by one, or a thread would wait for the other.
-    const int64_t at_once = p.rows == 1 ? 1 : group % 4 == 0 ? 4 : group % 3 == 0 ? 3 : group % 2 == 0 ? 2 : 1;
-    const int64_t tasks = p.rows * p.heads / at_once;
+    const int64_t at_once = p.rows == 1 ? 1 : group % 3 == 0 ? 3 : group % 2 == 0 ? 2 : 1;
+    const int64_t units = p.heads / at_once, tasks = (p.rows + 1) / 2 * units;
     for (int64_t i = tasks * me / all; i < tasks * (me + 1) / all; i++) {
-        const int64_t t = i / (p.heads / at_once), head = i % (p.heads / at_once) * at_once;
-        if (at_once == 4) attend<4>(p, index, t, head, scores);
-        else if (at_once == 3) attend<3>(p, index, t, head, scores);
-        else if (at_once == 2) attend<2>(p, index, t, head, scores);
-        else attend<1>(p, index, t, head, scores);
+        const int64_t t = i / units * 2, head = i % units * at_once;
+        if (at_once == 3) attend_rows<3>(p, index, t, head, scores);
+        else if (at_once == 2) attend_rows<2>(p, index, t, head, scores);
+        else attend_rows<1>(p, index, t, head, scores);
     }
 }
 
