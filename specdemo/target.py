@@ -57,6 +57,7 @@ class Target(ABC):
 
     def settle(self) -> None:
         """Wait for what goes on beside the start; called before passes are timed."""
+        self.synchronize()
 
     def synchronize(self) -> None:
         """Wait for the device: called at the borders of timed phases."""
