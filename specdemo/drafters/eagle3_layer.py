@@ -15,8 +15,9 @@ from torch.nn import functional as F
 
 from ..heads import Eagle3Head
 from ..lean.kernels import Matrix
-from ..lean.native import matrix_of
+from ..lean.native import draft_matrix
 from ..target import Target
+from .eagle3_quick import QuickCache, QuickLayer, possible
 
 
 class Eagle3Layer:
@@ -27,7 +28,7 @@ class Eagle3Layer:
 
     def __init__(self, head: Eagle3Head, target: Target) -> None:
         self.head, self.device = head, target.device
-        halves = self.device.type == "cpu" and target.dtype_name in ("bf16", "q4")
+        self.halves = halves = self.device.type == "cpu" and target.dtype_name in ("bf16", "q4")
         full = target.dtype_name == "fp32" or self.device.type == "cpu"
         table = head.embedding if head.embedding is not None else target.embedding()
         wide = torch.float64 if table.dtype == torch.float64 else torch.float32
@@ -36,15 +37,18 @@ class Eagle3Layer:
 
         def matrix(*names: str) -> Matrix:
             weight = torch.cat([parts[name] for name in names]).contiguous()
-            return matrix_of(weight, halves=halves)
+            return draft_matrix(weight, halves=halves)
 
-        inner = "midlayer."
-        self.fuse = matrix("fc")
-        self.qkv = matrix(*(f"{inner}self_attn.{p}_proj" for p in "qkv"))
-        self.output = matrix(inner + "self_attn.o_proj")
-        self.gate_up = matrix(inner + "mlp.gate_proj", inner + "mlp.up_proj")
-        self.down = matrix(inner + "mlp.down_proj")
+        self.table = table.detach().to(self.device)
         self.vocabulary = matrix("lm_head")
+        self.fuse = matrix("fc")
+        self.quick = QuickLayer(self) if possible(self) else None
+        inner = "midlayer."
+        if self.quick is None:
+            self.qkv = matrix(*(f"{inner}self_attn.{p}_proj" for p in "qkv"))
+            self.output = matrix(inner + "self_attn.o_proj")
+            self.gate_up = matrix(inner + "mlp.gate_proj", inner + "mlp.up_proj")
+            self.down = matrix(inner + "mlp.down_proj")
         self.norms = {
             name: parts[key]
             for name, key in (
@@ -54,7 +58,6 @@ class Eagle3Layer:
                 ("final", "norm"),
             )
         }
-        self.table = table.detach().to(self.device)
         self.frequencies = head.inv_freq.to(self.device)
         self.ids: list[int] | None = None if head.ids is None else head.ids.tolist()
         self.id_tensor = None if head.ids is None else head.ids.to(self.device)
@@ -77,6 +80,8 @@ class Eagle3Layer:
     ) -> Tensor:
         """Pre-norm outputs ``[T, H]``. ``hidden`` ``[T, H]``: fused states or earlier outputs. The
         rows' keys go to ``cache`` behind ``cache.used``; ``mask`` ``[T, used + T]`` bool."""
+        if cache.quick is not None:
+            return cache.quick.forward(hidden, tokens, positions, mask)
         head, count = self.head, len(tokens)
         index = torch.tensor(tokens, device=self.device)
         embedded = F.embedding(index, self.table).to(self.dtype)
@@ -159,10 +164,23 @@ class Cache:
     """Keys and values of a run: ``used`` rows count; what lies behind is scratch."""
 
     def __init__(self, layer: Eagle3Layer, capacity: int) -> None:
-        shape = (layer.head.kv_heads, capacity, layer.head.head_dim)
-        self.keys = torch.zeros(shape, dtype=layer.dtype, device=layer.device)
-        self.values = torch.zeros_like(self.keys)
-        self.used = 0
+        self.quick = None if layer.quick is None else QuickCache(layer.quick, capacity)
+        if self.quick is None:
+            shape = (layer.head.kv_heads, capacity, layer.head.head_dim)
+            self.keys = torch.zeros(shape, dtype=layer.dtype, device=layer.device)
+            self.values = torch.zeros_like(self.keys)
+            self._used = 0
+
+    @property
+    def used(self) -> int:
+        return self._used if self.quick is None else self.quick.used
+
+    @used.setter
+    def used(self, rows: int) -> None:
+        if self.quick is None:
+            self._used = rows
+        else:
+            self.quick.used = rows
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write ``[T, kv heads, D]`` behind the used rows; all rows up to there."""

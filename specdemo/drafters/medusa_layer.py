@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from ..heads import MedusaHeads
 from ..lean.kernels import Matrix
-from ..lean.native import matrix_of
+from ..lean.native import draft_matrix
 from ..target import Target
 
 
@@ -25,7 +25,7 @@ class MedusaLayer:
         def matrix(weight: Tensor, bias: Tensor | None = None) -> Matrix:
             weight = weight.to(self.device, self.dtype).contiguous()
             bias = None if bias is None else bias.to(self.device, self.dtype)
-            return matrix_of(weight, bias, halves)
+            return draft_matrix(weight, bias, halves)
 
         # First blocks read the same state: one product for all of them.
         self.depth = max(len(blocks) for blocks in heads.blocks)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..lean import LeanTarget
-from ..lean.native import matrix_of
+from ..lean.native import draft_matrix
 from ..target import Target
 
 FILE = "shortlist.json"
@@ -50,7 +50,7 @@ def restricted(target: Target, ids: Tensor | None) -> tuple[Target, Tensor | Non
     made = copy.copy(target)
     rows = target.weights.table[ids.to(target.device)]
     halves = target.dtype_name != "fp32" and target.device.type == "cpu"
-    made.weights = replace(target.weights, head=matrix_of(rows, halves=halves))
+    made.weights = replace(target.weights, head=draft_matrix(rows, halves=halves))
     made._free = None
     return made, ids.to(target.device)
 

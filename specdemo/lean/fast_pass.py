@@ -27,13 +27,16 @@ class LayerStruct(ctypes.Structure):
 
     _fields_ = (
         *((name, MatrixStruct) for name in ("qkv", "output", "gate_up", "down")),
-        *((name, ctypes.c_void_p) for name in ("norm_in", "norm_mid", "q_norm", "k_norm")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("norm_in", "norm_mid", "q_norm", "k_norm", "norm_beside")
+        ),
     )
 
 
 _POINTERS = (
     *("layers", "x", "turn_q", "turn_k", "slots", "mask", "keys", "values"),
-    *("qkv", "attended", "wide", "inner", "memory"),
+    *("qkv", "attended", "wide", "inner", "beside", "memory"),
 )
 _SIZES = (
     *("each", "rows", "hidden", "heads", "kv_heads", "head_dim", "inner_size"),
@@ -67,12 +70,14 @@ def possible(weights: Weights) -> bool:
 class Layers:
     """The layers as the kernels want them, and the tensors that they point to."""
 
-    def __init__(self, layers: Sequence[Layer]) -> None:
+    def __init__(self, layers: Sequence[Layer], norm_beside: Tensor | None = None) -> None:
+        """``norm_beside [H]``: of what stands beside the state in an EAGLE-3 layer, times sqrt(H)."""
         self.structs = (LayerStruct * len(layers))()
-        self._kept: list[Any] = list(layers)
+        self._kept: list[Any] = [*layers, norm_beside]
         for struct, layer in zip(self.structs, layers, strict=True):
             for name in ("qkv", "output", "gate_up", "down"):
                 setattr(struct, name, getattr(layer, name).struct)
+            struct.norm_beside = None if norm_beside is None else norm_beside.data_ptr()
             struct.norm_in, struct.norm_mid = layer.norm_in.data_ptr(), layer.norm_mid.data_ptr()
             for name in ("q_norm", "k_norm"):
                 if (weight := getattr(layer, name)) is not None:
@@ -117,9 +122,10 @@ class FastPass:
         pairs, width = plan.head_dim // 2, (plan.heads + 2 * plan.kv_heads) * plan.head_dim
         self._turn_q = torch.zeros(rows, pairs, dtype=torch.complex64)
         self._turn_k = torch.zeros(rows, pairs, dtype=torch.complex64)
-        widest = max(plan.hidden, plan.inner, plan.heads * plan.head_dim)
+        columns = max(layer.qkv.shape[1] for layer in weights.layers)
+        widest = max(columns, plan.inner, plan.heads * plan.head_dim)
         scores = 4 * MOST_AT_ONCE * (keys + KEYS)
-        self._each = -(-max(rows_bytes(rows, widest) + 4 * rows * plan.hidden, scores) // 64) * 64
+        self._each = -(-max(rows_bytes(rows, widest) + 4 * rows * columns, scores) // 64) * 64
         self._buffers = {
             "qkv": torch.zeros(rows, width),
             "attended": torch.zeros(rows, plan.heads * plan.head_dim),
@@ -152,6 +158,21 @@ class FastPass:
             epsilon=plan.epsilon,
         )
 
+    def draft(
+        self, x: Tensor, beside: Tensor, positions: Tensor, used: int, mask: Tensor, table: Tensor
+    ) -> Tensor:
+        """An EAGLE-3 layer over ``x [T, H]`` with ``beside [T, H]`` in front of it, behind ``used``
+        cached rows; ``mask [T, used + T]`` bool. Returns the new ``x``."""
+        self.x.copy_(x)
+        torch.add(self._offsets, used, out=self.slots)
+        torch.index_select(table, 0, positions, out=self._turn_k)
+        torch.mul(self._turn_k, self.weights.plan.scale * LOG2_E, out=self._turn_q)
+        self.mask.fill_(-torch.inf)
+        self.mask[:, : mask.shape[1]].masked_fill_(mask, 0.0)
+        self._struct.length, self._struct.beside = used + self.rows, beside.data_ptr()
+        self._layers_through(0, 1)
+        return self.x.clone()
+
     def place(self, inputs: Tensor, length: int, block: Tensor, table: Tensor) -> None:
         """As ``Pass.place``."""
         self.ids.copy_(inputs[0])
@@ -167,14 +188,11 @@ class FastPass:
         self, layers: int, want: Sequence[int], logits: bool
     ) -> tuple[Tensor | None, dict[int, Tensor]]:
         """As ``Pass.run``."""
-        weights, states, threads = self.weights, {}, torch.get_num_threads()
-        if self._memory.numel() < threads * self._each:
-            self._memory = torch.empty(threads * self._each, dtype=torch.uint8)
-            self._struct.memory = self._memory.data_ptr()
+        weights, states = self.weights, {}
         self.x.copy_(F.embedding(self.ids, weights.table))
         done = 0
         for end in sorted({*(layer for layer in want if layer < layers), layers}):
-            self._run(ctypes.addressof(self._struct), done, end, threads)
+            self._layers_through(done, end)
             done = end
             if end in want and end < weights.plan.layers:
                 states[end] = self.x.clone()
@@ -188,6 +206,13 @@ class FastPass:
         head = weights.head
         out = torch.empty(self.rows, head.shape[0], dtype=head.dtype)
         return head.apply(self._final, out), states
+
+    def _layers_through(self, first: int, last: int) -> None:
+        threads = torch.get_num_threads()
+        if self._memory.numel() < threads * self._each:
+            self._memory = torch.empty(threads * self._each, dtype=torch.uint8)
+            self._struct.memory = self._memory.data_ptr()
+        self._run(ctypes.addressof(self._struct), first, last, threads)
 
     def _norm(self) -> None:
         """The last norm: x * weight / sqrt(sum(x^2) + H * epsilon)."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .kernels import MOST_ROWS, DenseMatrix, HalfMatrix, Matrix, half_available, representable
-from .panels import half_matrix
+from .panels import byte_matrix, half_matrix
 
 WIDTHS = (*range(1, 10), 12, 16, 24, 32, 48, MOST_ROWS)  # rows that passes are run with
 PIECES = (1, 2, 4)
@@ -63,6 +63,12 @@ def matrix_of(weight: Tensor, bias: Tensor | None = None, halves: bool = False) 
     if halves and half_available() and representable(weight):
         return HalfMatrix(weight, bias)
     return DenseMatrix(weight, bias)
+
+
+def draft_matrix(weight: Tensor, bias: Tensor | None = None, halves: bool = False) -> Matrix:
+    """``weight`` for a draft, where reading less counts more than the last digits: 8-bit where the
+    kernels run and 16-bit weights are wanted, else as ``matrix_of``."""
+    return (byte_matrix(weight, bias) if halves else None) or matrix_of(weight, bias, halves)
 
 
 def native_matrix(weight: Tensor, bias: Tensor | None = None) -> NativeMatrix | None:

@@ -84,6 +84,18 @@ def half_matrix(weight: Tensor, bias: Tensor | None = None) -> PanelMatrix | Non
     return PanelMatrix(HALF, (weight.shape[0], weight.shape[1]), pack_half(weight), None, bias)
 
 
+def byte_matrix(weight: Tensor, bias: Tensor | None = None) -> PanelMatrix | None:
+    """``weight [N, K]`` rounded to 8 bits in groups of 32 (as Q8_0 does), or None where the kernels or
+    the sizes do not allow it. For drafts: half the bytes to read, and what they lose is theirs alone."""
+    if weight.device.type != "cpu" or not fits(*weight.shape) or library() is None:
+        return None
+    groups = weight.detach().float().unflatten(1, (-1, GROUP))
+    scale = (groups.abs().amax(-1) / 127.0).half().float()
+    values = (groups / scale.clamp_min(1e-12)[..., None]).round().clamp_(-127, 127)
+    made = pack_int8(values.flatten(1).to(torch.int8), scale)
+    return PanelMatrix(INT8, (weight.shape[0], weight.shape[1]), *made, bias)
+
+
 def pack_half(weight: Tensor) -> Tensor:
     """``[N, K]`` to bf16 ``[N/32, K/2, 2, 16, 2]``."""
     rows, columns = weight.shape

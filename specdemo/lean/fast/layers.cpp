@@ -16,7 +16,8 @@ extern "C" {
 struct Layer {
     Matrix qkv, output, gate_up, down;
     const float *norm_in, *norm_mid;  // [H], times sqrt(H)
-    const float *q_norm, *k_norm;     // [D] or null
+    const float *q_norm, *k_norm;     // [D], times sqrt(D), or null
+    const float* norm_beside;         // of `beside`, or null
 };
 
 // All of one shape of pass. x: [T, H] residual stream; turns: complex [T, D/2]; mask: [T, L], 0 or -inf.
@@ -28,7 +29,8 @@ struct Pass {
     const float* mask;
     uint16_t *keys, *values;  // fp16, [layers, M, rows / 64, D, 64] and [layers, M, rows, D]
     float *qkv, *attended, *wide, *inner;  // [T, ...]
-    char* memory;                          // of the threads, `each` bytes a thread
+    const float* beside;  // [T, H], what EAGLE-3 puts in front of x for queries, keys and values; or null
+    char* memory;         // of the threads, `each` bytes a thread
     int64_t each, rows, hidden, heads, kv_heads, head_dim, inner_size, mask_stride, cache_rows, length;
     float epsilon;
 };
@@ -196,11 +198,14 @@ void layer(const Pass& p, int64_t index, int64_t me, int64_t all) {
     const int64_t width = (p.heads + 2 * p.kv_heads) * p.head_dim, t = p.rows, h = p.hidden;
     const auto first = [&](int64_t panels) { return panels * me / all; };
     const auto last = [&](int64_t panels) { return panels * (me + 1) / all; };
-    const auto normed = [&](const float* weight, const Matrix& m) {  // in the form `m` wants
-        const Rows rows = rows_in(mine, t, h);
-        float* scratch = (float*)(mine + rows_bytes(t, h));
-        for (int64_t i = 0; i < t; i++) norm(p.x + i * h, weight, h, p.epsilon, scratch + i * h);
-        prepare(m.kind, scratch, t * h, rows);
+    const auto normed = [&](const float* weight, const Matrix& m, const float* beside) {  // as `m` wants it
+        const Rows rows = rows_in(mine, t, m.k);
+        float* to = (float*)(mine + rows_bytes(t, m.k));
+        for (int64_t i = 0; i < t; i++, to += m.k) {
+            if (beside) norm(beside + i * h, w.norm_beside, h, p.epsilon, to);
+            norm(p.x + i * h, weight, h, p.epsilon, to + m.k - h);
+        }
+        prepare(m.kind, to - t * m.k, t * m.k, rows);
         return rows;
     };
     const auto prepared = [&](const float* x, const Matrix& m) {
@@ -208,7 +213,8 @@ void layer(const Pass& p, int64_t index, int64_t me, int64_t all) {
         prepare(m.kind, x, t * m.k, rows);
         return rows;
     };
-    product<false>(normed(w.norm_in, w.qkv), t, w.qkv, p.qkv, width, first(w.qkv.n / PANEL), last(w.qkv.n / PANEL));
+    const int64_t panels = w.qkv.n / PANEL;
+    product<false>(normed(w.norm_in, w.qkv, p.beside), t, w.qkv, p.qkv, width, first(panels), last(panels));
 #pragma omp barrier
     for (int64_t i = first(t); i < last(t); i++) place(p, w, index, i);
 #pragma omp barrier
@@ -217,7 +223,7 @@ void layer(const Pass& p, int64_t index, int64_t me, int64_t all) {
     product<true>(prepared(p.attended, w.output), t, w.output, p.x, h, first(h / PANEL), last(h / PANEL));
 #pragma omp barrier
     const int64_t half = p.inner_size / PANEL, a = first(half), b = last(half);
-    const Rows rows = normed(w.norm_mid, w.gate_up);
+    const Rows rows = normed(w.norm_mid, w.gate_up, nullptr);
     product<false>(rows, t, w.gate_up, p.wide, 2 * p.inner_size, a, b);
     product<false>(rows, t, w.gate_up, p.wide, 2 * p.inner_size, half + a, half + b);
     gate(p, a * PANEL, b * PANEL);

@@ -1,0 +1,89 @@
+"""The EAGLE-3 layer on the compiled kernels computes what its plain form computes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from specdemo import heads
+from specdemo.drafters import eagle3_layer
+from specdemo.drafters.eagle3_layer import Cache, Eagle3Layer
+from specdemo.lean import LeanTarget, compiled
+from specdemo.train import publish
+from specdemo.train.eagle3_model import Eagle3, HeadSizes
+
+pytestmark = pytest.mark.skipif(compiled.library() is None, reason="no AVX-512 VNNI or no compiler")
+SIZES = HeadSizes(64, 64, 4, 2, 32, 96, 320, 96, (1, 2, 3), rope_theta=500.0)
+
+
+@pytest.fixture(scope="module")
+def target(tiny_tokenizer: Any) -> LeanTarget:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=320,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=1024,
+    )
+    model = LlamaForCausalLM(config).bfloat16().eval()
+    return LeanTarget(model, tiny_tokenizer, name="tiny", dtype_name="bf16")
+
+
+@pytest.fixture(scope="module")
+def head(target: LeanTarget, tmp_path_factory: pytest.TempPathFactory) -> heads.Eagle3Head:
+    folder: Path = tmp_path_factory.mktemp("head")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        module = Eagle3(SIZES)
+        for name, parameter in module.named_parameters():
+            if "norm" in name:
+                parameter.data.uniform_(0.5, 1.5)
+    ids = torch.arange(96) * 3
+    known = torch.zeros(320, dtype=torch.bool)
+    known[ids] = True
+    tensors = {n: t.detach() for n, t in module.state_dict().items()}
+    publish.eagle3(folder, {**tensors, "d2t": ids - torch.arange(96), "t2d": known}, SIZES, "tiny")
+    return heads.load_eagle3(str(folder), "tiny", target.shape)
+
+
+def drafts(layer: Eagle3Layer, context: int) -> list[Tensor]:
+    """Logits after ``context`` true rows, after a chain of two, and of a tree's two branches."""
+    generator = torch.Generator().manual_seed(1)
+    states = [torch.randn(context, 64, generator=generator) for _ in range(3)]
+    ids = torch.randint(0, 320, (context,), generator=generator).tolist()
+    cache = Cache(layer, context + 16)
+    mask = torch.ones(context, context, dtype=torch.bool).tril()
+    output = layer.forward(layer.features(states), ids, range(context), cache, mask)
+    made = [layer.logits(output[-1:])]
+    row = torch.ones(1, context + 1, dtype=torch.bool)
+    first = layer.forward(output[-1:], [7], [context], cache, row)
+    made.append(layer.logits(first))
+    branches = torch.ones(2, context + 3, dtype=torch.bool)
+    branches[0, -1] = branches[1, -2] = False  # neither sees the other
+    both = layer.forward(first.repeat(2, 1), [8, 9], [context + 1] * 2, cache, branches)
+    made.append(layer.logits(both))
+    cache.used = context  # what lies behind is scratch: drafted over again
+    again = layer.forward(output[-1:], [7], [context], cache, row)
+    torch.testing.assert_close(again, first, rtol=0, atol=0)
+    return made
+
+
+@pytest.mark.parametrize("context", [3, 64, 300])
+def test_the_same_logits(
+    context: int, head: heads.Eagle3Head, target: LeanTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = Eagle3Layer(head, target)
+    assert quick.quick is not None
+    monkeypatch.setattr(eagle3_layer, "possible", lambda layer: False)
+    plain = Eagle3Layer(head, target)
+    assert plain.quick is None
+    for a, b in zip(drafts(quick, context), drafts(plain, context), strict=True):
+        torch.testing.assert_close(a, b, rtol=0.02, atol=0.03)
