@@ -181,8 +181,10 @@ class Eagle3(Drafter):
             slots[node] = len(slots)
         mask = torch.zeros(len(frontier), self._rows + len(slots), dtype=torch.bool)
         mask[:, : self._rows] = True
-        for at, node in enumerate(frontier):
-            mask[at, [self._rows + slots[i] for i in tree.ancestors(node)]] = True
+        seen = [
+            (at, self._rows + slots[i]) for at, node in enumerate(frontier) for i in tree.ancestors(node)
+        ]
+        mask[tuple(torch.tensor(seen).T)] = True
         return mask.to(self.layer.device)
 
     def _candidates(self, logits: Tensor, warmth: float) -> list[list[tuple[int, float]]]:

@@ -68,19 +68,21 @@ _step_costs: weakref.WeakKeyDictionary[Target, float] = weakref.WeakKeyDictionar
 
 @torch.inference_mode()
 def step_cost(draft: Target, target: Target) -> float:
-    """Time of a pass of ``draft`` over one row, in such passes of ``target``; measured once."""
+    """Time of a pass of ``draft`` over one row, in such passes of ``target``; measured once. In turns,
+    as in a round: a pass of the target drives the draft's weights out of the processor's caches."""
     if draft not in _step_costs:
-        times = []
-        for model in (draft, target):
-            session = model.open(64)
+        models = (draft, target)
+        sessions = [model.open(64) for model in models]
+        times: list[list[float]] = [[], []]
+        for session in sessions:
             session.prefill([0] * 16)
-            took = []
-            for _ in range(6):
-                began = time.perf_counter()
-                session.forward([0], [-1])
+        for _ in range(8):
+            for model, session, took in zip(models, sessions, times, strict=True):
                 model.synchronize()
+                began = time.perf_counter()
+                session.forward([0], [-1]).argmax(-1).tolist()
                 took.append(time.perf_counter() - began)
+        for session in sessions:
             session.close()
-            times.append(min(took))
-        _step_costs[draft] = times[0] / times[1]
+        _step_costs[draft] = min(times[0]) / min(times[1])
     return _step_costs[draft]
