@@ -47,6 +47,10 @@ def matrix_of(kind: str, rows: int, columns: int) -> tuple[PanelMatrix, Tensor]:
         return PanelMatrix(
             panels.HALF, (rows, columns), panels.pack_half(weight)
         ), weight.bfloat16().float()
+    if kind == "full":
+        matrix = panels.full_matrix(weight)
+        assert matrix is not None
+        return matrix, weight
     if kind == "int8":
         packed = quantize(weight.numpy(), GGMLQuantizationType.Q8_0)
         made = panels.pack_int8(*q4.unpack_bytes(packed))
@@ -60,14 +64,14 @@ def matrix_of(kind: str, rows: int, columns: int) -> tuple[PanelMatrix, Tensor]:
 
 def rounded(x: Tensor, kind: str) -> Tensor:
     """Activations as the kernel rounds them: a plain re-statement."""
-    if kind == "half":
-        return x.bfloat16().float()
+    if kind in ("half", "full"):
+        return x.bfloat16().float() if kind == "half" else x
     groups = x.unflatten(-1, (-1, 32))
     scale = groups.abs().amax(-1, keepdim=True) / 127.0
     return ((groups / scale).round() * scale).flatten(-2)
 
 
-KINDS = [pytest.param("half", marks=needs_bf16), "Q4_0", "Q4_1", "int8"]
+KINDS = ["full", pytest.param("half", marks=needs_bf16), "Q4_0", "Q4_1", "int8"]
 
 
 @needs_kernels

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .compiled import library
-from .panels import GROUP, PANEL, MatrixStruct, PanelMatrix, rows_bytes
+from .panels import FULL, GROUP, PANEL, MatrixStruct, PanelMatrix, rows_bytes
 from .passes import LOG2_E
 from .weights import Layer, Weights
 
@@ -60,6 +60,8 @@ def possible(weights: Weights) -> bool:
     matrices = [m for x in weights.layers for m in (x.qkv, x.output, x.gate_up, x.down)]
     return (
         all(isinstance(m, PanelMatrix) for m in [*matrices, weights.head])
+        # Full precision is kept in the cache as well: the general pass does that.
+        and not any(m.kind == FULL for m in matrices if isinstance(m, PanelMatrix))
         and plan.head_dim % GROUP == 0
         and plan.hidden % PANEL == 0
         and plan.inner % PANEL == 0

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .kernels import MOST_ROWS, DenseMatrix, HalfMatrix, Matrix, half_available, representable
-from .panels import byte_matrix, half_matrix
+from .panels import byte_matrix, full_matrix, half_matrix
 
 WIDTHS = (*range(1, 10), 12, 16, 24, 32, 48, MOST_ROWS)  # rows that passes are run with
 PIECES = (1, 2, 4)
@@ -62,6 +62,8 @@ def matrix_of(weight: Tensor, bias: Tensor | None = None, halves: bool = False) 
             return made
     if halves and half_available() and representable(weight):
         return HalfMatrix(weight, bias)
+    if not halves and (full := full_matrix(weight, bias)) is not None:
+        return full
     return DenseMatrix(weight, bias)
 
 

@@ -1,8 +1,9 @@
 """Matrices for the kernels of ``fast/``: weights in panels of 32 outputs, read once for up to 8 rows.
 
-``half``: bf16 weights and activations, sums in fp32. ``int4``, ``int8``: GGUF's Q4_0/Q4_1 and Q8_0
-blocks, values and scales as they are; activations are rounded to 8 bits in groups of 32, each with its
-own scale, as llama.cpp does. Each row gets the same bits whatever number of rows is computed with it.
+``full``: fp32. ``half``: bf16 weights and activations, sums in fp32. ``int4``, ``int8``: GGUF's
+Q4_0/Q4_1 and Q8_0 blocks, values and scales as they are; activations are rounded to 8 bits in groups
+of 32, each with its own scale, as llama.cpp does. Each row gets the same bits whatever number of rows
+is computed with it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .compiled import library, multiplies_bf16
 from .kernels import GROUP, Matrix
 
 PANEL = 32
-HALF, INT4, INT8 = 0, 1, 2
+HALF, INT4, INT8, FULL = range(4)
 
 
 class MatrixStruct(ctypes.Structure):
@@ -69,7 +70,7 @@ class PanelMatrix(Matrix):
 
 def rows_bytes(rows: int, columns: int) -> int:
     """Memory that a thread needs for the activations of ``rows`` rows (``rows_bytes`` of products.h)."""
-    return rows * columns * 2 + rows * columns // GROUP * 12
+    return rows * columns * 4 + rows * columns // GROUP * 12
 
 
 def fits(rows: int, columns: int) -> bool:
@@ -82,6 +83,15 @@ def half_matrix(weight: Tensor, bias: Tensor | None = None) -> PanelMatrix | Non
     if weight.device.type != "cpu" or not fits(*weight.shape) or not multiplies_bf16():
         return None
     return PanelMatrix(HALF, (weight.shape[0], weight.shape[1]), pack_half(weight), None, bias)
+
+
+def full_matrix(weight: Tensor, bias: Tensor | None = None) -> PanelMatrix | None:
+    """fp32 ``weight [N, K]``, or None where the kernels, the sizes or the dtype do not allow it."""
+    wanted = weight.device.type == "cpu" and weight.dtype == torch.float32
+    if not wanted or not fits(*weight.shape) or library() is None:
+        return None
+    panels = weight.detach().view(-1, PANEL, weight.shape[1]).transpose(1, 2).contiguous()
+    return PanelMatrix(FULL, (weight.shape[0], weight.shape[1]), panels, None, bias)
 
 
 def byte_matrix(weight: Tensor, bias: Tensor | None = None) -> PanelMatrix | None:

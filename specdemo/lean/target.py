@@ -16,6 +16,7 @@ from ..target import Shape, Target, eos_ids
 from . import fast_pass
 from .kernels import KEY_UNIT, MOST_ROWS, key_step
 from .pages import use_huge_pages
+from .panels import PanelMatrix
 from .plan import plan_of, supports
 from .session import Arena, LeanSession
 from .weights import take_apart
@@ -63,13 +64,14 @@ class LeanTarget(Target):
             # Beside the start, not in front of it: it takes some tenths of a second.
             self._settling = threading.Thread(target=use_huge_pages, daemon=True)
             self._settling.start()
+        if isinstance(self.weights.head, PanelMatrix):
+            self.kernels = "own"
         self.shape = Shape(self.plan.vocab, self.plan.hidden, self.plan.layers, self.plan.context)
         # Passes are made for a multiple of this many keys: one serves that many steps.
         self.key_step = CUDA_KEY_STEP
         self.fast: fast_pass.Layers | None = None
         if fast_pass.possible(self.weights):
             self.fast = fast_pass.Layers(self.weights.layers)
-            self.kernels = "own"
         elif self.device.type == "cpu":
             rows = FEWEST_SCORE_ROWS + self.plan.group
             self.key_step = key_step(self.plan.kv_heads, rows, self.plan.head_dim)

@@ -1,5 +1,5 @@
-// Matrix products for few rows, weights read once: bf16 (AVX-512 BF16) and GGUF's 4- and 8-bit blocks
-// (AVX-512 VNNI, activations rounded to 8 bits in groups of 32 as llama.cpp does).
+// Matrix products for few rows, weights read once: fp32, bf16 (AVX-512 BF16) and GGUF's 4- and 8-bit
+// blocks (AVX-512 VNNI, activations rounded to 8 bits in groups of 32 as llama.cpp does).
 //
 // Every row is summed in an order that depends on the matrix alone, never on the number of rows or
 // threads: a row has the same bits in a pass of any width.
@@ -17,11 +17,11 @@ namespace {
 using Line = __m512i;
 constexpr int PANEL = 32, BLOCKS = 2, MOST = 8, GROUP = 32, AHEAD = 16;
 
-enum Kind : int32_t { HALF = 0, INT4 = 1, INT8 = 2 };
+enum Kind : int32_t { HALF = 0, INT4 = 1, INT8 = 2, FULL = 3 };
 
 // [N, K] weights. HALF: [N/32, K/2, 2, 16, 2] bf16. INT4: [N/32, K/32, 4, 2, 16, 4] bytes, low halves are
 // k = 8 i + 0..3, high ones k = 8 i + 4..7; INT8: [N/32, K/32, 8, 2, 16, 4] bytes, value + 128.
-// `scales`: fp16, per panel and group 32 times d, then (INT4) 32 times m; a weight is d * value + m.
+// FULL: [N/32, K, 32] fp32. `scales`: fp16, per panel and group 32 times d, then (INT4) 32 times m; a weight is d * value + m.
 struct Matrix {
     const void* values;
     const uint16_t* scales;
@@ -32,6 +32,7 @@ struct Matrix {
 
 // Activations of T rows in the form that a kind of matrix wants; `scale` and `sums`: [T, K/32].
 struct Rows {
+    float* full;
     uint16_t* half;
     int8_t* bytes;
     float* scale;   // of a group
@@ -41,15 +42,16 @@ struct Rows {
 
 inline Rows rows_in(char* memory, int64_t t, int64_t k) {
     Rows r;
+    r.full = (float*)memory;
     r.half = (uint16_t*)memory;
     r.bytes = (int8_t*)memory;
-    r.scale = (float*)(memory + 2 * t * k);
+    r.scale = (float*)(memory + 4 * t * k);
     r.sums = r.scale + t * k / GROUP;
     r.lift = (int32_t*)(r.sums + t * k / GROUP);
     return r;
 }
 
-inline int64_t rows_bytes(int64_t t, int64_t k) { return 2 * t * k + 12 * t * k / GROUP; }
+inline int64_t rows_bytes(int64_t t, int64_t k) { return 4 * t * k + 12 * t * k / GROUP; }
 
 inline void prepare_half(const float* x, int64_t count, const Rows& to) {
 #ifdef __AVX512BF16__
@@ -76,7 +78,8 @@ inline void prepare_bytes(const float* x, int64_t count, const Rows& to) {
 }
 
 inline void prepare(int32_t kind, const float* x, int64_t count, const Rows& to) {
-    if (kind == HALF) prepare_half(x, count, to);
+    if (kind == FULL) std::memcpy(to.full, x, 4 * count);
+    else if (kind == HALF) prepare_half(x, count, to);
     else prepare_bytes(x, count, to);
 }
 
@@ -95,6 +98,25 @@ inline void put(float* y, int64_t stride, const __m512 (&total)[T][BLOCKS]) {
             float* to = y + t * stride + 16 * b;
             _mm512_storeu_ps(to, ADD ? _mm512_add_ps(_mm512_loadu_ps(to), total[t][b]) : total[t][b]);
         }
+}
+
+template <int T, bool ADD>
+void full_panel(const Rows& x, int64_t row, const Matrix& m, int64_t panel, float* y, int64_t stride) {
+    const float *w = (const float*)m.values + panel * m.k * PANEL, *from = x.full + row * m.k;
+    __m512 total[T][BLOCKS];
+    for (int t = 0; t < T; t++) total[t][0] = total[t][1] = _mm512_setzero_ps();
+    for (int64_t i = 0; i < m.k; i++, w += PANEL) {
+        const __m512 a = _mm512_loadu_ps(w), b = _mm512_loadu_ps(w + 16);
+        _mm_prefetch((const char*)(w + 16 * 2 * AHEAD), _MM_HINT_T0);
+        _mm_prefetch((const char*)(w + 16 * (2 * AHEAD + 1)), _MM_HINT_T0);
+#pragma GCC unroll 8
+        for (int t = 0; t < T; t++) {
+            const __m512 v = _mm512_set1_ps(from[t * m.k + i]);
+            total[t][0] = _mm512_fmadd_ps(a, v, total[t][0]);
+            total[t][1] = _mm512_fmadd_ps(b, v, total[t][1]);
+        }
+    }
+    put<T, ADD>(y, stride, total);
 }
 
 template <int T, bool ADD>
@@ -176,7 +198,8 @@ void byte_panel(const Rows& x, int64_t row, const Matrix& m, int64_t panel, floa
 
 template <int T, bool ADD>
 inline void panel_of(const Rows& x, int64_t row, const Matrix& m, int64_t panel, float* y, int64_t stride) {
-    if (m.kind == HALF) half_panel<T, ADD>(x, row, m, panel, y, stride);
+    if (m.kind == FULL) full_panel<T, ADD>(x, row, m, panel, y, stride);
+    else if (m.kind == HALF) half_panel<T, ADD>(x, row, m, panel, y, stride);
     else if (m.kind == INT4) byte_panel<T, ADD, INT4>(x, row, m, panel, y, stride);
     else byte_panel<T, ADD, INT8>(x, row, m, panel, y, stride);
 }
