@@ -49,6 +49,11 @@ class Repeating(LeanTarget):
         return RepeatingSession(self, capacity, tuple({*self.layers, *hidden_layers}))
 
 
+def filled(keys: torch.Tensor, end: int) -> torch.Tensor:
+    """The first ``end`` rows of a cache of keys, or the blocks of 64 that hold them."""
+    return keys[..., :end] if keys.dim() == 4 else keys[:, :, : -(-end // 64)]
+
+
 class RepeatingSession(LeanSession):
     @torch.inference_mode()
     def prefill(self, ids: Sequence[int]) -> None:
@@ -56,11 +61,12 @@ class RepeatingSession(LeanSession):
         assert isinstance(target, Repeating)
         if target.known is None or target.known[0] != list(ids) or self.length:
             super().prefill(ids)
-            kept = arena.keys[..., :end].clone(), arena.values[:, :, :end].clone()
+            kept = filled(arena.keys, end).clone(), arena.values[:, :, :end].clone()
             target.known = (list(ids), *kept, dict(self.hidden))
             return
         _, keys, values, self.hidden = target.known
-        arena.keys[..., :end], arena.values[:, :, :end] = keys, values
+        filled(arena.keys, end).copy_(keys)
+        arena.values[:, :, :end] = values
         self.length = end
 
 

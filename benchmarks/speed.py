@@ -87,6 +87,7 @@ def main() -> None:
     }
     ids = encode(targets["q4"], timing.PROMPTS[0])
     for target in targets.values():
+        target.settle()
         engine_ms(target, timing.PROMPTS[0], 4)
     for peer in peers.values():
         peer_ms(peer, ids, 2)

@@ -62,7 +62,7 @@ class PanelMatrix(Matrix):
         self._run = found.run_product
 
     def apply(self, x: Tensor, out: Tensor) -> Tensor:
-        rows, threads = x.shape[0], torch.get_num_threads()
+        rows, threads, x = x.shape[0], torch.get_num_threads(), x.contiguous()
         memory = torch.empty(threads * rows_bytes(rows, self.shape[1]), dtype=torch.uint8)
         self._run(self._address, x.data_ptr(), out.data_ptr(), rows, memory.data_ptr(), threads)
         return out

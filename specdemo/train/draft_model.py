@@ -188,11 +188,12 @@ class Trainer(Training):
         half = compute_dtype(self.device)
         with torch.no_grad():
             expected = F.linear(states.to(half), self.embedding[candidates].to(half)).softmax(-1)
+        loss = soft_entropy(F.linear(made.to(half), table[candidates].to(half)), expected)
+        if self.plan.regression:
             wanted = states @ self.reduce
-            spread = wanted.var(0).mean()
-        entropy = soft_entropy(F.linear(made.to(half), table[candidates].to(half)), expected)
-        error = (made - wanted).square().mean(-1) / spread
-        return ((entropy + self.plan.regression * error) * share).sum() / share.sum()
+            error = (made - wanted).square().mean(-1) / wanted.var(0).mean()
+            loss = loss + self.plan.regression * error
+        return (loss * share).sum() / share.sum()
 
     @torch.no_grad()
     def evaluate(self, rows: int = 40) -> dict[str, Any]:

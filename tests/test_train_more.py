@@ -1,0 +1,103 @@
+"""What a corpus is written about, and trainings that go on from a published head."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from specdemo.__main__ import main
+from specdemo.train import corpus, tasks
+from specdemo.train.data import read_shard
+
+TEXTS = ["one two three four five six seven eight nine ten " * 3, "alpha beta gamma delta " * 9]
+
+
+@pytest.mark.parametrize("kind", tasks.KINDS)
+def test_an_opening_is_of_its_kind(kind: str) -> None:
+    pick = random.Random(0)
+    openings = [tasks.open_turn(kind, pick, TEXTS) for _ in range(20)]
+    assert len({opening.text for opening in openings}) > 5
+    for opening in openings:
+        words = len(opening.text.split())
+        if kind == "summary":
+            assert opening.more == 0 and words >= 120
+            assert opening.text.startswith(tasks.SUMMARIES)
+        elif kind == "question":
+            assert opening.more > 0 and words >= 120
+            assert opening.text.endswith(tasks.QUESTIONS)
+        else:
+            assert opening.more > 0 and words < 20
+
+
+def test_long_turns_quote_earlier_answers(tiny_llama: Any, tmp_path: Path) -> None:
+    model, tokenizer = tiny_llama
+    settings: dict[str, Any] = {"batch": 6, "longest": 90}
+    corpus.write_corpus(model, tokenizer, tmp_path, 1_000, kinds=("free",), seed=1, **settings)
+    texts = [
+        text
+        for path in sorted(tmp_path.glob("*.npz"))
+        for text in corpus.answers_in(read_shard(path), tokenizer)
+    ]
+    assert texts
+    have = sum(read_shard(path).tokens for path in tmp_path.glob("*.npz"))
+    corpus.write_corpus(model, tokenizer, tmp_path, have + 1, kinds=("summary",), seed=2, **settings)
+    (new,) = tmp_path.glob("s2_*.npz")
+    for row in read_shard(new).rows:
+        prompt = tokenizer.decode(row.ids[: row.response_start].tolist())
+        assert any(start in prompt for start in tasks.SUMMARIES)
+        assert any(" ".join(text.split()[:6]) in " ".join(prompt.split()) for text in texts)
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_llama: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("train-more")
+    for part in tiny_llama[:2]:
+        part.save_pretrained(place / "model")
+    common = ["--model", str(place / "model"), "--device", "cpu", "--dtype", "fp32"]
+    corpus_, features = str(place / "corpus"), str(place / "features")
+    written = ["--tokens", "3000", "--batch", "12", "--longest", "60", "--kinds", "free,translation"]
+    assert main(["train", "corpus", *common, *written, "--out", corpus_]) == 0
+    assert main(["train", "features", *common, "--corpus", corpus_, "--layers", "1,2,3",
+                 "--out", features]) == 0  # fmt: skip
+    return place
+
+
+def _log(place: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (place / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "again"),
+    [
+        ("eagle3", ["--draft-vocab", "200"], ["--draft-vocab", "220"]),
+        ("draft-model", ["--hidden", "32", "--layers", "1"], ["--hidden", "32", "--layers", "1"]),
+    ],
+)
+def test_a_training_goes_on_from_a_published_head(
+    kind: str, first: list[str], again: list[str], folder: Path
+) -> None:
+    common = ["--model", str(folder / "model"), "--device", "cpu"]
+    common += ["--corpus", str(folder / "corpus"), "--features", str(folder / "features")]
+    made, more = folder / f"{kind}-1", folder / f"{kind}-2"
+    common += ["--tokens", "1500"]
+    assert (
+        main(["train", kind, *common, *first, "--out", str(made), "--export", str(made / "head")]) == 0
+    )
+    start = ["--start", str(made / "head")]
+    assert main(["train", kind, *common, *again, *start, "--out", str(more)]) == 0
+    ended, began = _log(made)[-1], next(x for x in _log(more) if "top1" in x)
+    assert began["seen"] == 0
+    # The first look at it sees what the last one saw of the head it goes on from (bf16 lies between).
+    was, now = (torch.tensor(x["top1"], dtype=torch.float64) for x in (ended, began))
+    torch.testing.assert_close(now, was, atol=0.03, rtol=0.0)
+
+
+def test_an_unknown_kind_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "corpus", "--kinds", "free,poems"]) == 2
+    error = capsys.readouterr().err.strip()
+    assert "poems" in error and "translation" in error and "\n" not in error
