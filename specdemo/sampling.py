@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .errors import InputError
+from .lean.compiled import largest
 from .rows import DenseRows, PeakRows
 
 _RANGES: dict[str, tuple[float, float]] = {
@@ -92,7 +93,7 @@ def distributions(
 def rows_of(logits: Tensor, params: SamplingParams) -> PeakRows | DenseRows:
     """Penalised logits ``[T, V]`` to rows of distributions."""
     if params.greedy:
-        return PeakRows(logits.argmax(-1).tolist())
+        return PeakRows(largest(logits))
     return DenseRows(probabilities(logits, params))
 
 

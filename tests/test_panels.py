@@ -200,3 +200,21 @@ def test_packing_keeps_every_value() -> None:
     # Output 37 is lane 5 of block 0 of panel 1; column 45 is group 1, line 1, high half, byte 1.
     assert int(packed[1, 1, 1, 0, 5, 1] >> 4) == int(values[37, 45])
     assert float(scales[1, 1, 0, 5]) == pytest.approx(float(draws(64, 3)[37, 1]), rel=1e-3)
+
+
+@needs_kernels
+@pytest.mark.parametrize("count", [1, 15, 16, 63, 64, 65, 1000, 49152])
+def test_the_first_of_the_largest(count: int) -> None:
+    rows = (draws(7, count) * 3).round()  # many equal ones
+    rows[3] = -torch.inf
+    rows[3, count // 2] = -5.0
+    wanted = [int((row == row.max()).nonzero()[0]) for row in rows]
+    assert compiled.largest(rows) == wanted
+    assert compiled.largest(rows[:, : count // 2 + 1]) == [
+        int((row == row.max()).nonzero()[0]) for row in rows[:, : count // 2 + 1]
+    ]
+
+
+def test_the_largest_of_what_the_kernels_do_not_take() -> None:
+    assert compiled.largest(torch.tensor([[0.0, 2.0], [3.0, 1.0]], dtype=torch.float64)) == [1, 0]
+    assert compiled.largest(torch.full((1, 40), torch.nan)) == [0]

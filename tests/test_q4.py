@@ -119,19 +119,25 @@ def test_forward_is_that_of_the_dequantised_model(
     assert four.weights.nbytes < full.weights.nbytes
 
 
-def test_packed_once_and_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kernels", ["panels", "int4"])
+def test_packed_once_and_repaired(kernels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kernels == "int4":
+        monkeypatch.setattr(q4, "library", lambda: None)
+    elif q4.library() is None:
+        pytest.skip("no AVX-512 VNNI or no compiler")
     path = tmp_path / "tiny.gguf"
     write(path, KINDS[1])
     first = q4.packed_blocks(path, LAYERS)
-    place = tmp_path / "tiny.int4.safetensors"
+    place = tmp_path / f"tiny.{kernels}.safetensors"
     assert {p.name for p in tmp_path.iterdir()} == {path.name, place.name}
     packed = q4._pack
     calls = []
     monkeypatch.setattr(q4, "_pack", lambda *a: calls.append(a) or packed(*a))
-    x = torch.ones(3, HIDDEN, dtype=torch.bfloat16)
 
     def result(blocks: q4.Blocks) -> torch.Tensor:
-        return blocks.layers[1]["qkv"].apply(x, torch.empty(0))
+        matrix = blocks.layers[1]["qkv"]
+        x = torch.ones(3, HIDDEN, dtype=matrix.dtype)
+        return matrix.apply(x, torch.empty(3, matrix.shape[0], dtype=matrix.dtype))
 
     assert torch.equal(result(q4.packed_blocks(path, LAYERS)), result(first)) and not calls
     place.write_bytes(place.read_bytes()[:1000])  # cut off

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from .. import cache as folders
 
@@ -50,7 +51,14 @@ def library() -> ctypes.CDLL | None:
             ctypes.c_void_p,
             ctypes.c_int32,
         ]
-        found.run_layers.restype = found.run_product.restype = None
+        found.first_of_largest.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_int64,
+            ctypes.c_int64,
+            ctypes.c_void_p,
+        ]
+        for function in (found.run_layers, found.run_product, found.first_of_largest):
+            function.restype = None
         return found
     except (OSError, AttributeError, subprocess.SubprocessError):
         return None
@@ -71,6 +79,18 @@ def processor_flags() -> frozenset[str]:
 def multiplies_bf16() -> bool:
     """Whether the kernels' bf16 products are there."""
     return "avx512_bf16" in processor_flags() and library() is not None
+
+
+def largest(rows: Tensor) -> list[int]:
+    """``rows.argmax(-1).tolist()`` of ``[T, V]``, the first of equal ones: a tenth of torch's time for
+    the vocabulary of a language model."""
+    if rows.device.type != "cpu" or rows.dtype != torch.float32 or (found := library()) is None:
+        return [int(token) for token in rows.argmax(-1)]
+    rows = rows.contiguous()
+    made = torch.empty(rows.shape[0], dtype=torch.int64)
+    found.first_of_largest(rows.data_ptr(), *rows.shape, made.data_ptr())
+    tokens: list[int] = made.tolist()
+    return tokens if min(tokens, default=0) >= 0 else rows.argmax(-1).tolist()
 
 
 def _built() -> Path:

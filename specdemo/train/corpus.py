@@ -7,6 +7,7 @@ turns ask for: ``tasks``."""
 from __future__ import annotations
 
 import random
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ class Writer:
                 text + self.tokenizer.decode(ids, skip_special_tokens=True)
                 for text, ids in zip(said, self._continue(begun, more, **sampled), strict=True)
             ]
-        turns = [text.strip() for text in said if text.strip()]
+        turns = [text for text in map(typed, said) if text]
         prompts = [self._encode(self._render(turn)) for turn in turns]
         how = {"do_sample": False} if greedy else {**sampled, "temperature": 0.8, "top_k": 50}
         if self.engine is not None:
@@ -112,6 +113,12 @@ class Writer:
 
     def _encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+
+def typed(text: str) -> str:
+    """``text`` without the characters that nobody types and no prompt may hold."""
+    kept = (c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs"))
+    return "".join(kept).strip()
 
 
 def cut(ids: list[int]) -> list[int]:

@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+SUMMARISED, ASKED = (120, 550), (120, 600)  # words of the texts
 KINDS = ("free", "summary", "question", "translation")
 OPENINGS = (
     "", "", "", "Write", "Write a", "Explain", "Explain how", "What is", "What are", "Why", "How do I",
@@ -57,10 +58,10 @@ def passage(pick: random.Random, texts: Sequence[str], words: int) -> str:
 def open_turn(kind: str, pick: random.Random, texts: Sequence[str]) -> Opening:
     """``kind``: one of ``KINDS``; ``texts``: what "summary" and "question" are about."""
     if kind == "summary":
-        return Opening(pick.choice(SUMMARIES) + passage(pick, texts, pick.randint(120, 550)), 0)
+        return Opening(pick.choice(SUMMARIES) + passage(pick, texts, pick.randint(*SUMMARISED)), 0)
     if kind == "question":
         asked = pick.choice(ANSWERS) + pick.choice(QUESTIONS)
-        return Opening(passage(pick, texts, pick.randint(120, 600)) + asked, 24)
+        return Opening(passage(pick, texts, pick.randint(*ASKED)) + asked, 24)
     if kind == "translation":
         return Opening(pick.choice(TRANSLATIONS) + pick.choice(GERMAN), 48)
     return Opening(pick.choice(OPENINGS), 160)

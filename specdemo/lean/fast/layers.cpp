@@ -255,4 +255,24 @@ void run_product(const Matrix* m, const float* x, float* y, int64_t t, char* mem
                 for (int64_t c = first * PANEL; c < last * PANEL; c++) y[i * m->n + c] += m->bias[c];
     }
 }
+
+// The index of the largest of n numbers, the first of equal ones, for each of t rows; -1 for a row of NaN.
+void first_of_largest(const float* x, int64_t t, int64_t n, int64_t* found) {
+    for (int64_t i = 0; i < t; i++, x += n) {
+        __m512 most[4];
+        for (auto& m : most) m = _mm512_set1_ps(-INFINITY);
+        int64_t at = 0;
+        for (; at + 64 <= n; at += 64)
+            for (int v = 0; v < 4; v++) most[v] = _mm512_max_ps(most[v], _mm512_loadu_ps(x + at + 16 * v));
+        float peak = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3])));
+        for (; at < n; at++) peak = x[at] > peak ? x[at] : peak;
+        found[i] = -1;
+        for (at = 0; at + 16 <= n && found[i] < 0; at += 16) {
+            const __mmask16 same = _mm512_cmp_ps_mask(_mm512_loadu_ps(x + at), _mm512_set1_ps(peak), _CMP_EQ_OQ);
+            if (same) found[i] = at + __builtin_ctz(same);
+        }
+        for (; at < n && found[i] < 0; at++)
+            if (x[at] == peak) found[i] = at;
+    }
+}
 }
