@@ -12,6 +12,7 @@ import torch
 
 from specdemo.drafters import create
 from specdemo.engine import SPARE_ROWS, Engine
+from specdemo.lean.compiled import library
 from specdemo.lean.kernels import half_available
 from specdemo.loading import load_target, load_tokenizer
 from specdemo.run import Run
@@ -27,6 +28,7 @@ def main() -> None:
     load_tokenizer()  # counted as the program, like torch and its libraries, not as the model
     torch.mm(torch.ones(256, 256), torch.ones(256, 256))
     half_available()
+    library()
     empty = resident_mb()
     target: Any = load_target(dtype=args.dtype, device="cpu")
     engine, params = Engine(target), SamplingParams(max_new_tokens=args.tokens, ignore_eos=True)
@@ -39,7 +41,8 @@ def main() -> None:
         Run.of(engine.generate(prompt, create(name, target), params))
         seen.append(round(resident_mb(), 1))
     plan = target.plan
-    cache = 2 * plan.layers * plan.kv_heads * plan.head_dim * 4 * (200 + SPARE_ROWS) / 1e6
+    size = 4 if target.fast is None else 2  # bytes a number in the cache
+    cache = 2 * plan.layers * plan.kv_heads * plan.head_dim * size * (200 + SPARE_ROWS) / 1e6
     wanted = target.weights.resident() / 1e6 + cache
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     timing.finish(
