@@ -72,7 +72,7 @@ class Engine:
         try:
             session = self.target.open(capacity, drafter.hidden_layers)
             chooser = chooser or TorchChooser(params.seed)
-            context = Context(self.target, session, params, chooser, ids, pass_cost=self.pass_cost)
+            context = Context(self.target, session, params, chooser, ids, pass_cost=self._cost(capacity))
             reporter = Reporter(self, context, rule, trace, context_left)
             yield self._started(shown or last_text(prompt), context, drafter, rule)
             yield from self._rounds(context, drafter, rule, reporter, cancel)
@@ -84,6 +84,12 @@ class Engine:
             drafter.close()
             if session is not None:
                 session.close()
+
+    def _cost(self, capacity: int) -> PassCost:
+        """What passes cost behind as many tokens as a run with this cache will mostly have."""
+        at = getattr(self.pass_cost, "at", None)
+        cost: PassCost = self.pass_cost if at is None else at(capacity - SPARE_ROWS)
+        return cost
 
     def _rounds(
         self,

@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import cache, environment
-from .drafters.adaptive import PassCost
 from .target import Session, Target
 
 ROWS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32)
-CONTEXT = 64  # tokens in the cache while measuring
+CONTEXTS = (64, 1024)  # tokens in the cache while measuring: attention makes wide passes dearer
 TURNS = 7
-_VERSION = 5  # of what a file holds; raise it when passes change their cost
+_VERSION = 6  # of what a file holds; raise it when passes change their cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +43,56 @@ class Measured:
         return self.relative[low] + slope * (rows - low)
 
 
-def pass_cost(target: Target) -> PassCost:
-    """The cost function of a target: from the cache folder, else measured now (two or three seconds for
-    the embedded model) and written there. A folder that cannot be written is no error."""
+@dataclass(frozen=True, slots=True)
+class ByContext:
+    """Cost by rows at each of a few context lengths."""
+
+    curves: Mapping[int, Mapping[int, float]]
+
+    def __call__(self, rows: int) -> float:
+        """Behind the shortest context."""
+        return Measured(self.curves[min(self.curves)])(rows)
+
+    def at(self, context: int) -> Measured:
+        """The cost behind ``context`` tokens: between the measured lengths linear, beyond them that of
+        the nearest."""
+        known = sorted(self.curves)
+        above = next((length for length in known if length >= context), known[-1])
+        below = max((length for length in known if length <= context), default=known[0])
+        share = 0.0 if above == below else (context - below) / (above - below)
+        low, high = self.curves[below], self.curves[above]
+        return Measured({rows: low[rows] + share * (high[rows] - low[rows]) for rows in low})
+
+
+def pass_cost(target: Target) -> ByContext:
+    """The cost function of a target: from the cache folder, else measured now (some seconds for the
+    embedded model) and written there. A folder that cannot be written is no error."""
     path = cache.root() / "pass-cost" / f"{key_of(target)}.json"
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        kept = {int(rows): float(value) for rows, value in json.loads(path.read_text("utf-8")).items()}
-        if set(kept) == set(ROWS) and all(value > 0 for value in kept.values()):
-            return Measured(kept)
-    measured = measure(target)
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        kept = {
+            int(context): {int(rows): float(value) for rows, value in curve.items()}
+            for context, curve in json.loads(path.read_text("utf-8")).items()
+        }
+        whole = all(set(curve) == set(ROWS) and min(curve.values()) > 0 for curve in kept.values())
+        if CONTEXTS[0] in kept and whole:
+            return ByContext(kept)
+    room = target.shape.context - max(ROWS)
+    measured = {c: measure(target, c) for c in CONTEXTS if c <= room or c == CONTEXTS[0]}
     with suppress(OSError):
-        write(path, json.dumps({str(rows): value for rows, value in measured.items()}))
-    return Measured(measured)
+        write(path, json.dumps(measured))
+    return ByContext(measured)
 
 
-def measure(target: Target) -> dict[int, float]:
-    """Time of a chain pass by rows, relative to one row, never falling with the number of rows (a
+def measure(target: Target, context: int = CONTEXTS[0]) -> dict[int, float]:
+    """Time of a chain pass by rows behind ``context`` tokens, relative to one row, never falling with the number of rows (a
     wider pass that seems cheaper is noise).
 
     Every turn times each number of rows next to one row, and the median of turns counts: a machine that
     changes its speed, or has other work, changes both."""
     target.settle()
-    session = target.open(CONTEXT + max(ROWS))
+    session = target.open(context + max(ROWS))
     try:
-        session.prefill([token % target.shape.vocab for token in range(CONTEXT)])
+        session.prefill([token % target.shape.vocab for token in range(context)])
         for rows in ROWS:
             pass_seconds(target, session, rows)  # the first makes buffers
         turns = [[_ratio(target, session, rows) for rows in ROWS] for _ in range(TURNS)]
