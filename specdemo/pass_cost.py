@@ -84,8 +84,8 @@ def pass_cost(target: Target) -> ByContext:
 
 
 def measure(target: Target, context: int = CONTEXTS[0]) -> dict[int, float]:
-    """Time of a chain pass by rows behind ``context`` tokens, relative to one row, never falling with the number of rows (a
-    wider pass that seems cheaper is noise).
+    """Time of a chain pass by rows behind ``context`` tokens, relative to one row, never falling with
+    the number of rows (a wider pass that seems cheaper is noise).
 
     Every turn times each number of rows next to one row, and the median of turns counts: a machine that
     changes its speed, or has other work, changes both."""
