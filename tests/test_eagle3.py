@@ -110,11 +110,13 @@ class _Watch(Eagle3):
 
     seen: list[tuple[list[int], torch.Tensor, torch.Tensor]]
 
-    def _tree(self, context: Context, depth: int) -> Any:
-        assert self._cache is not None and self._output is not None
-        keys = self._cache.keys[:, : self._rows].clone()
-        self.seen.append((context.ids, keys, self._output.clone()))
-        return super()._tree(context, depth)
+    def _ready(self, context: Context) -> bool:
+        ready = super()._ready(context)
+        if ready:
+            assert self._cache is not None and self._output is not None
+            keys = self._cache.keys[:, : self._rows].clone()
+            self.seen.append((context.ids, keys, self._output.clone()))
+        return ready
 
 
 def test_rows_of_true_states_are_redone_after_every_round(target: HFTarget, head: str) -> None:
@@ -127,6 +129,7 @@ def test_rows_of_true_states_are_redone_after_every_round(target: HFTarget, head
     folded = Run.of(Engine(target).generate(REPEAT, watch, params, raw=True))
     accepted = [sum(t.origin == "accepted" for t in r.verified.tokens) for r in folded.rounds]
     assert sum(accepted) > 0  # otherwise nothing was there to be redone
+    assert len(watch.seen) > 8
     for ids, keys, output in watch.seen[:: max(1, len(watch.seen) // 8)]:
         fresh = _Watch(adaptive=False, layer=layer)
         fresh.seen = []

@@ -71,7 +71,7 @@ class Eagle3(Drafter):
     def start(self, context: Context) -> None:
         assert self.layer is not None
         scratch = max(64, self.depth * self.top_k) + self.depth * self.top_k
-        self._cache = Cache(self.layer, context.session.capacity + scratch)
+        self._cache = self.layer.cache(context.session.capacity + scratch)
         self._rows, self._states, self._output = 0, [], None
         costs = [0.0, *(context.pass_cost(rows) for rows in range(1, self.budget + 2))]
         self.growth = Growth(self.budget, self.step_cost, costs)
@@ -222,6 +222,8 @@ class Eagle3(Drafter):
         return Proposal.chain(tokens, torch.stack(rows) if rows else None)
 
     def close(self) -> None:
+        if self.layer is not None and self._cache is not None:
+            self.layer.release(self._cache)
         self._cache, self._output, self._states = None, None, []
 
 

@@ -7,18 +7,21 @@ form that is fastest for few rows on this device, activations in fp32 on the CPU
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..graphs import Capture
 from ..heads import Eagle3Head
 from ..lean.kernels import Matrix
 from ..lean.native import draft_matrix
 from ..target import Target
+from .eagle3_graph import LARGEST, GraphCache
 from .eagle3_quick import QuickCache, QuickLayer, possible
 
+Append = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 STEPS = 2  # draft steps timed behind one pass
 
 
@@ -45,6 +48,8 @@ class Eagle3Layer:
         self.vocabulary = matrix("lm_head")
         self.fuse = matrix("fc")
         self.quick = QuickLayer(self) if possible(self) else None
+        self.capture: Capture | None = getattr(target, "capture", None)
+        self._free: GraphCache | None = None
         inner = "midlayer."
         if self.quick is None:
             self.qkv = matrix(*(f"{inner}self_attn.{p}_proj" for p in "qkv"))
@@ -82,10 +87,17 @@ class Eagle3Layer:
     ) -> Tensor:
         """Pre-norm outputs ``[T, H]``. ``hidden`` ``[T, H]``: fused states or earlier outputs. The
         rows' keys go to ``cache`` behind ``cache.used``; ``mask`` ``[T, used + T]`` bool."""
-        if cache.quick is not None:
-            return cache.quick.forward(hidden, tokens, positions, mask)
-        head, count = self.head, len(tokens)
-        index = torch.tensor(tokens, device=self.device)
+        if cache.other is not None:
+            return cache.other.forward(hidden, tokens, positions, mask)
+        index, places = (torch.tensor(list(x), device=self.device) for x in (tokens, positions))
+        return self.compute(hidden, index, places, cache.append, mask)
+
+    def compute(
+        self, hidden: Tensor, index: Tensor, positions: Tensor, append: Append, mask: Tensor
+    ) -> Tensor:
+        """``forward`` on tensors of the device: ``index`` ids and ``positions`` ``[T]``; ``append`` puts
+        keys and values ``[T, kv heads, D]`` away and gives all that ``mask`` is about."""
+        head, count = self.head, hidden.shape[0]
         embedded = F.embedding(index, self.table).to(self.dtype)
         states = self._norm(hidden, "hidden")
         residual = states if head.norm_before_residual else hidden
@@ -94,7 +106,7 @@ class Eagle3Layer:
         turned, values = qkv.split([head.heads + head.kv_heads, head.kv_heads], dim=1)
         turned = self._rotate(turned, positions)
         q, k = turned.split([head.heads, head.kv_heads], dim=1)
-        keys, values = cache.append(k, values)  # [kv heads, used + T, D]
+        keys, values = append(k, values)  # [kv heads, used + T, D]
         mixed = F.scaled_dot_product_attention(
             q.transpose(0, 1)[None],
             keys[None],
@@ -107,14 +119,25 @@ class Eagle3Layer:
         gate, up = self._apply(self.gate_up, self._norm(states, "mlp")).chunk(2, dim=-1)
         return states + self._apply(self.down, F.silu(gate) * up)
 
-    def _rotate(self, x: Tensor, positions: Sequence[int]) -> Tensor:
-        at = torch.tensor(positions, device=self.device, dtype=torch.float32)
-        angles = at[:, None] * self.frequencies
+    def _rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        angles = positions.float()[:, None] * self.frequencies
         cos, sin = angles.cos()[:, None], angles.sin()[:, None]  # [T, 1, D/2]
         scale = self.head.rope_scale
         first, second = x.float().chunk(2, dim=-1)
         turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
         return (turned * scale if scale != 1.0 else turned).to(self.dtype)
+
+    def cache(self, capacity: int) -> Cache:
+        """A cache for a run; where graphs are recorded the last one given back, if it is large."""
+        free, self._free = self._free, None
+        if isinstance(free, GraphCache) and free.rows >= capacity + LARGEST:
+            free.used = 0
+            return Cache(self, capacity, free)
+        return Cache(self, capacity)
+
+    def release(self, cache: Cache) -> None:
+        """Take back a cache that a run is done with."""
+        self._free = cache.other if isinstance(cache.other, GraphCache) else None
 
     def logits(self, output: Tensor) -> Tensor:
         """Logits ``[T, draft V]`` of pre-norm outputs."""
@@ -148,7 +171,7 @@ class Eagle3Layer:
             for _ in range(STEPS):
                 cache.used = 0
                 logits = self.logits(self.forward(state, [0], [0], cache, mask))
-                logits.softmax(-1).topk(8).values.tolist()
+                logits.softmax(-1).topk(min(8, logits.shape[-1])).values.tolist()
 
         def verify() -> None:
             session.forward([0], [-1]).argmax(-1).tolist()
@@ -167,26 +190,32 @@ def _time(work: object) -> float:
 
 
 class Cache:
-    """Keys and values of a run: ``used`` rows count; what lies behind is scratch."""
+    """Keys and values of a run: ``used`` rows count; what lies behind is scratch. ``other``: the cache
+    of the compiled kernels or of recorded graphs, where one of them does the work."""
 
-    def __init__(self, layer: Eagle3Layer, capacity: int) -> None:
-        self.quick = None if layer.quick is None else QuickCache(layer.quick, capacity)
-        if self.quick is None:
+    def __init__(
+        self, layer: Eagle3Layer, capacity: int, other: QuickCache | GraphCache | None = None
+    ) -> None:
+        if other is None and layer.quick is not None:
+            other = QuickCache(layer.quick, capacity)
+        elif other is None and layer.capture is not None:
+            other = GraphCache(layer, capacity, layer.capture)
+        self.other, self._used = other, 0
+        if other is None:
             shape = (layer.head.kv_heads, capacity, layer.head.head_dim)
             self.keys = torch.zeros(shape, dtype=layer.dtype, device=layer.device)
             self.values = torch.zeros_like(self.keys)
-            self._used = 0
 
     @property
     def used(self) -> int:
-        return self._used if self.quick is None else self.quick.used
+        return self._used if self.other is None else self.other.used
 
     @used.setter
     def used(self, rows: int) -> None:
-        if self.quick is None:
+        if self.other is None:
             self._used = rows
         else:
-            self.quick.used = rows
+            self.other.used = rows
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write ``[T, kv heads, D]`` behind the used rows; all rows up to there."""
