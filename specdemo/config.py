@@ -23,6 +23,7 @@ Environ = Mapping[str, str]
 OTHERS: dict[str, str] = {
     "SPECDEMO_CACHE": "folder for downloaded models",
     "SPECDEMO_GGUF": "a GGUF file in place of the downloaded model",
+    "SPECDEMO_KERNELS": "torch: leave the kernels of our own out",
 }
 
 
