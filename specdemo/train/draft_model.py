@@ -233,4 +233,9 @@ class Trainer(Training):
         fold_biases(copy)
         copy.to(torch.bfloat16).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+        words = folder / "tokenizer.json"  # indented, it is twice as long
+        short = json.dumps(
+            json.loads(words.read_text("utf-8")), ensure_ascii=False, separators=(",", ":")
+        )
+        words.write_text(short, encoding="utf-8")
         shortlist.write(folder, self.frequent.cpu())

@@ -51,7 +51,7 @@ def of_ours(prompts: list[str], params: SamplingParams, head: Path, dtype: str) 
         drafter = create("eagle3", target, dict(settings), head=str(head))
         made = Run.of(engine.generate(prompt, drafter, params))
         judged = [e for e in made.verified if isinstance(e, Verified) and e.verdicts]
-        accepted += sum(verdict == "accepted" for e in judged for verdict in e.verdicts)
+        accepted += sum(verdict.judgement == "accepted" for e in judged for verdict in e.verdicts)
         drafts += len(judged)
         texts.append(made.text)
     return {"accepted": accepted, "drafts": drafts, "length": 1 + accepted / drafts, "texts": texts}
