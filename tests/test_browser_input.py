@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from browser import Open, Site, drawn, fill, run, set_number, store, tab
 from playwright.sync_api import Page, expect
 
 from specdemo.events import Drafted, DraftNode, Finished, NodeVerdict, Started, Token, Verified, to_json
+from specdemo.ui.views import bus as bus_module
+from specdemo.ui.views.bus import Bus
 
 pytest_plugins = ("browser",)
 
@@ -129,6 +132,34 @@ def test_malformed_and_foreign_files_get_a_sentence(site: Site, open_page: Open,
         )
         page.evaluate("window.specdemo.store.statuses.clear()")
     json.loads(good[0])
+
+
+def test_a_page_that_misses_updates_has_every_line_in_the_end(
+    site: Site, open_page: Open, monkeypatch: Any
+) -> None:
+    """Texts of a long run, which begin anew from time to time; of three updates the page sees one, and
+    for a while none at all."""
+    page = open_page(site.url)
+    clock = [0.0]
+    monkeypatch.setattr(bus_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    lines = (RECORDINGS / "repeat.jsonl").read_text(encoding="utf-8").splitlines()
+    bus = Bus(["main", "plain"], windowed=True, kind="live").page("open", slot="main")
+    texts = []
+    for line in [lines[0], *lines[1:-1] * 4, lines[-1]]:
+        clock[0] += 0.1
+        texts.append(bus.lines([line]).text)
+    count = len(lines[1:-1]) * 4 + 2
+    assert "more" in texts[-1][:40]
+    seen = texts[: len(texts) // 2 : 3]
+    feed = "texts => texts.forEach(text => window.specdemo.bus(text))"
+    page.evaluate(feed, seen)
+    read = "main.lines"
+    have = store(page, read)
+    assert have == [lines[0], *lines[1:-1] * 4][: len(have)] and len(have) > count * 0.4
+    page.evaluate(feed, texts[-5:])  # there is a hole before these: they have to wait
+    assert store(page, read) == have
+    page.evaluate(feed, [bus.whole, bus.whole])
+    assert store(page, read) == [lines[0], *lines[1:-1] * 4, lines[-1]]
 
 
 def test_two_recordings_are_compared_and_a_bad_third_takes_nothing_away(

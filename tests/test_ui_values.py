@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from specdemo.events import (
     Verified,
 )
 from specdemo.export_html import DATA_MARK, embed, page, script, template
+from specdemo.ui.views import bus as bus_module
 from specdemo.ui.views import files, form, why
 from specdemo.ui.views.bus import Bus
 from specdemo.ui.views.parts import Call
@@ -93,6 +95,33 @@ def test_the_bus_only_grows_and_every_line_is_json() -> None:
     lines = [json.loads(line) for line in bus.text.splitlines()]
     assert lines[0]["do"] == "reset" and lines[1]["type"] == "started"
     assert Bus(["main"]).text != Bus(["main"]).text, "a new text never looks like a longer old one"
+
+
+def test_a_windowed_bus_stays_short_repeats_seconds_and_ends_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(bus_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    bus = Bus(["main"], windowed=True)
+    sent: list[tuple[float, str]] = []
+    for number in range(4000):  # 250 characters each, one every 20 ms: 12 kB a second, 1 MB
+        clock[0] += 0.02
+        sent.append((clock[0], bus.page("data", name="x", value=f"{number:0200}").text))
+    assert max(len(text) for _, text in sent) < 140_000
+    have, anew = 0, 0  # lines that a page has which looks only every 3.5 seconds
+    looked = 0.0
+    for now, text in sent:
+        head = json.loads(text.split("\n", 1)[0])
+        first = head.get("first", 0)
+        if now - looked > 3.5:
+            looked = now
+            assert first <= have, "nothing that came within the overlap is missed"
+            have = first + text.count("\n") - (head["do"] == "more")
+            anew += head["do"] == "more"
+    assert anew > 5 and have > 3800
+    whole = bus.whole.splitlines()
+    assert len(whole) == 4001 and json.loads(whole[0])["do"] == "reset"
+    assert [json.loads(line)["value"] for line in whole[1:]] == [f"{n:0200}" for n in range(4000)]
 
 
 def test_an_exported_page_holds_its_data_safely_and_gives_it_back() -> None:

@@ -75,7 +75,7 @@ function tree({ main }) {
   const round = main.rounds.reduce((best, r) => (r.nodes.length && r.tokens.length > (best?.tokens.length ?? 0) ? r : best), null);
   if (!round) return null;
   round.before = round.first > 0 ? main.tokens[round.first - 1].text : null;
-  return h("div", { class: "tree-box", tabindex: "0", "aria-label": t("tree_label") }, drawTree(round, 3, null, () => {}));
+  return h("div", { class: "tree-box", tabindex: "0", "aria-label": t("tree_label") }, drawTree(round, 3, null, null));
 }
 
 function depths({ main }) {

@@ -1,6 +1,8 @@
-// The clock of a replay: moves the shown decode time at the recorded pace.
+// The clock of a replay: moves the shown decode time at the recorded pace, some thirty times a second.
 
 import { store } from "./store.js";
+
+const BEAT = 30; // milliseconds
 
 export class Player {
   constructor() {
@@ -26,6 +28,10 @@ export class Player {
   tick() {
     if (!this.playing) return;
     const now = performance.now();
+    if (now - this.last < BEAT) {
+      requestAnimationFrame(() => this.tick());
+      return;
+    }
     store.time += (now - this.last) * this.speed;
     this.last = now;
     if (store.time >= this.length) {

@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { t } from "./words.js";
 import { store } from "./store.js";
+import { player } from "./player.js";
 import { plot } from "./svgplot.js";
 
 export class SmallChart {
@@ -19,9 +20,12 @@ export class SmallChart {
     const { main, plain } = store;
     if (!main) return;
     const counts = [store.shown(main), store.shown(plain)];
+    const now = performance.now();
+    if (player.playing && now - (this.at ?? 0) < 100) return; // ten times a second is enough for a line
     const state = `${main.uid} ${counts} ${t("chart_plain")}`;
     if (state === this.last) return;
     this.last = state;
+    this.at = now;
     const span = Math.max(main.time, plain?.time ?? 0) / 1000 || 1;
     const most = Math.max(main.tokens.length, plain?.tokens.length ?? 0) || 1;
     const items = [];

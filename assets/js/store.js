@@ -3,6 +3,10 @@
 
 import { Run } from "./run.js";
 
+// A copy with memory of its own: a browser keeps a part of a text as a view into the whole, and so every
+// line of a run would hold on to the text of the update in which it came.
+const copied = (text) => new TextDecoder().decode(new TextEncoder().encode(text));
+
 export class Store {
   constructor() {
     this.runs = new Map();
@@ -17,17 +21,31 @@ export class Store {
     this.scheduled = false;
   }
 
-  // `text` only ever grows within one run; a text that does not continue the last one begins anew.
+  // `text` only ever grows; one that does not continue the last one is another run, or a later part of
+  // the same run, which repeats lines (specdemo/ui/views/bus.py). What comes after a line that was never
+  // seen waits: the whole text comes at the end.
   feed(text, name = "live") {
-    const feed = this.feeds.get(name) ?? { length: 0, head: "" };
-    if (text.length < feed.length || text.slice(0, feed.head.length) !== feed.head) feed.length = 0;
-    if (feed.length === 0) feed.head = text.slice(0, text.indexOf("\n") + 1);
-    const end = text.lastIndexOf("\n") + 1;
-    const fresh = text.slice(feed.length, end);
-    feed.length = Math.max(feed.length, end);
+    const feed = this.feeds.get(name) ?? { length: 0, head: "", serial: null, seen: 0 };
     this.feeds.set(name, feed);
-    for (const line of fresh.split("\n")) if (line) this.line(line, name);
+    const head = text.slice(0, text.indexOf("\n") + 1);
+    if (head && (text.length < feed.length || head !== feed.head)) this.begin(feed, copied(head));
+    if (feed.at > feed.seen) return;
+    const end = text.lastIndexOf("\n") + 1;
+    const fresh = copied(text.slice(feed.length, end));
+    feed.length = Math.max(feed.length, end);
+    for (const line of fresh.split("\n")) {
+      if (!line || (feed.at += 1) <= feed.seen) continue;
+      feed.seen = feed.at;
+      this.line(line, name);
+    }
     if (fresh) this.changed();
+  }
+
+  // `feed.at`: the lines before the next one of this text; `feed.seen`: those that came in any text of the run.
+  begin(feed, head) {
+    const { do: what, serial = null, first = 0 } = JSON.parse(head);
+    if (serial === null || serial !== feed.serial) feed.seen = 0;
+    Object.assign(feed, { head, serial, at: first, length: what === "more" ? head.length : 0 });
   }
 
   line(line, feed) {

@@ -24,6 +24,8 @@ export class Stream {
     this.box.setAttribute("aria-label", t(this.slot === "plain" ? "stream_plain_label" : "stream_label"));
     if (run !== this.run || count < this.drawn || this.stale) this.clear(run);
     if (!run) return;
+    const draft = this.visibleDraft(run, count);
+    if (count === this.drawn && draft === this.draft) return; // asking for sizes makes the browser lay out
     const stick = this.box.scrollHeight - this.box.scrollTop - this.box.clientHeight < 24;
     if (count > this.drawn) {
       this.pending.remove();
@@ -31,7 +33,7 @@ export class Stream {
       for (; this.drawn < count; this.drawn += 1) this.append(part, run.rounds[this.drawn]);
       this.box.append(part);
     }
-    this.draft(run, count);
+    this.showDraft(draft);
     if (stick) this.box.scrollTop = this.box.scrollHeight;
   }
 
@@ -39,17 +41,23 @@ export class Stream {
     this.run = run;
     this.drawn = 0;
     this.stale = false;
+    this.draft = null;
     this.box.replaceChildren();
   }
 
-  // Draft tokens of the round under way: not verified yet, so without a colour.
-  draft(run, count) {
+  // The round under way, once its draft is there in the time on show.
+  visibleDraft(run, count) {
     const next = run.rounds[count] ?? run.open;
-    const visible = next && Number.isFinite(store.time) && store.time >= next.start + next.draftMs;
+    return next && Number.isFinite(store.time) && store.time >= next.start + next.draftMs ? next : null;
+  }
+
+  // Draft tokens of the round under way: not verified yet, so without a colour.
+  showDraft(draft) {
+    this.draft = draft;
     this.pending.replaceChildren();
-    if (!visible) return;
+    if (!draft) return;
     let parent = -1;
-    next.nodes.forEach((node, i) => {
+    draft.nodes.forEach((node, i) => {
       if (node.parent !== parent) return; // of a tree only the first branch fits in a line
       parent = i;
       this.pending.append(h("span", { class: "token" }, node.text));

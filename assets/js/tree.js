@@ -22,7 +22,8 @@ export function layout(nodes) {
 
 const MARK = { accepted: "✓", rejected: "✗", not_judged: "–" };
 
-// `stage`: 0 drafted, 1 scored in one pass, 2 judged, 3 committed. `open(index)`: a node was chosen.
+// `stage`: 0 drafted, 1 scored in one pass, 2 judged, 3 committed. `open(index)`: a node was chosen; null
+// for a picture in which there is nothing to choose.
 // `room`: the width there is; boxes shrink to it as far as they stay readable.
 export function drawTree(round, stage, chosen, open, room = 900) {
   const { places, rows, depth } = layout(round.nodes);
@@ -59,6 +60,11 @@ export function drawTree(round, stage, chosen, open, room = 900) {
     const x1 = a.x + size.w;
     return s("path", { class: `edge ${classes}`, d: `M${x1} ${y1}C${x1 + size.gap} ${y1} ${b.x - size.gap} ${y2} ${b.x} ${y2}` });
   };
+  const choice = (index, name, pressed) => (open ? {
+    tabindex: "0", role: "button", "aria-label": name, "aria-pressed": String(pressed), data: { node: index },
+    onclick: () => open(index),
+    onkeydown: (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); open(index); } },
+  } : { role: "img", "aria-label": name });
   const judged = stage >= 2;
   round.nodes.forEach((node, i) => {
     const from = node.parent < 0 ? { depth: 0, row: 0 } : places[node.parent];
@@ -76,11 +82,7 @@ export function drawTree(round, stage, chosen, open, room = 900) {
     const verdict = round.verdicts[i];
     const state = judged ? verdict.judgement : "open";
     const name = `${node.text} · ${judged ? t(verdict.judgement) : t("proposed")}`;
-    const group = box(places[i], visible(node.text), `${state}${chosen === i ? " chosen" : ""}`, {
-      tabindex: "0", role: "button", "aria-label": name, "aria-pressed": String(chosen === i), data: { node: i },
-      onclick: () => open(i),
-      onkeydown: (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); open(i); } },
-    });
+    const group = box(places[i], visible(node.text), `${state}${chosen === i ? " chosen" : ""}`, choice(i, name, chosen === i));
     if (!dense) {
       const q = node.q === null || node.q === undefined ? 1 : node.q;
       group.append(s("rect", { class: "bar-q", x: 8, y: 28, width: Math.max(1, (size.w - 34) * q), height: 5 }));
@@ -92,11 +94,8 @@ export function drawTree(round, stage, chosen, open, room = 900) {
   if (stage >= 3 && final) {
     const place = { depth: end.depth + 1, row: round.nodes.some((n, i) => places[i].depth === end.depth + 1 && places[i].row === end.row) ? rows : end.row };
     root.append(edge(end, place, `final f-${final.origin}`));
-    root.append(box(place, visible(final.text), `final f-${final.origin}${chosen === "final" ? " chosen" : ""}`, {
-      tabindex: "0", role: "button", "aria-label": `${final.text} · ${t(`origin_${final.origin}`)}`, data: { node: "final" },
-      onclick: () => open("final"),
-      onkeydown: (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); open("final"); } },
-    }));
+    root.append(box(place, visible(final.text), `final f-${final.origin}${chosen === "final" ? " chosen" : ""}`,
+      choice("final", `${final.text} · ${t(`origin_${final.origin}`)}`, chosen === "final")));
   }
   return root;
 }

@@ -15,9 +15,12 @@ export function setLanguage(lang) {
   for (const listener of words.listeners) listener();
 }
 
+const formats = new Map(); // by digits: to make one takes longer than to use it
+
 export function number(value, digits = 1) {
   if (value === null || value === undefined || !Number.isFinite(value)) return t("not_available");
-  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  if (!formats.has(digits)) formats.set(digits, new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+  return formats.get(digits).format(value);
 }
 
 export function percent(value, digits = 0) {

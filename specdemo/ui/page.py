@@ -129,6 +129,9 @@ class Page:
         button.upload(read, [button, self.lang], self.buses[bus], **QUIET)
 
     def _events(self, demo: gr.Blocks) -> None:
+        # Gradio's scripts look at every component that ever had a progress bar, at each update of a
+        # stream; an event that changes all words gives them to one only.
+        many = {**QUIET, "show_progress_on": self.buses["live"]}
         fields = self.make.fields
         drafter, mode = fields["drafter"][1], fields["mode"][1]
         inputs = [self.lang, self.turns, *(c for _, c in fields.values()), *self.make.controls.values()]
@@ -150,22 +153,22 @@ class Page:
             # Through the queue like every event: the guard knows no other way in.
             stop.click(self._stop, None, None, concurrency_limit=None, **QUIET)
         demo.unload(self._stop)
-        drafter.change(self._show_controls, drafter, list(self.make.controls.values()), **QUIET)
+        drafter.change(self._show_controls, drafter, list(self.make.controls.values()), **many)
         mode.change(lambda m: gr.update(visible=m == "chat"), mode, self.new_chat, **QUIET)
         self.new_chat.click(lambda: [], None, self.turns, **QUIET)
         named = self.make.named()
         for preset, button in self.examples:
             chosen = {"prompt": preset.prompt, "mode": "single", **preset.values}
-            button.click(partial(self.make.fill, chosen), None, list(named.values()), **QUIET)
+            button.click(partial(self.make.fill, chosen), None, list(named.values()), **many)
         self.share.click(None, list(named.values()), None, js=scripts.share(list(named)), **QUIET)
         self.language.input(
             lambda lang: [spoken(lang), *self.make.updates(lang)],
             self.language,
             [self.lang, *self.make.worded],
             js=scripts.tell_language("lang"),
-            **QUIET,
+            **many,
         )
-        arrived = demo.load(self._arrive, None, [self.language, self.lang, *self.make.worded], **QUIET)
+        arrived = demo.load(self._arrive, None, [self.language, self.lang, *self.make.worded], **many)
         arrived.then(None, self.language, None, js=scripts.tell_language("[]"), **QUIET)
 
     def _handler(self, action: Action) -> Any:

@@ -19,6 +19,14 @@ from .parts import Call
 PAUSE = 1 / 20  # seconds between two updates of the page
 # Gradio copies a component's value in the browser at every update, so a long text comes in fewer.
 LONG, LONG_PAUSE = 60_000, 1 / 10  # characters, seconds
+VERY_LONG, VERY_LONG_PAUSE = 400_000, 1 / 5
+
+
+def pause(length: int) -> float:
+    """Seconds until the next update of a text of that many characters."""
+    if length < LONG:
+        return PAUSE
+    return LONG_PAUSE if length < VERY_LONG else VERY_LONG_PAUSE
 
 
 class Sessions:
@@ -73,19 +81,26 @@ async def run(call: Call, order: Order, baseline: str) -> AsyncIterator[str]:
 
     ``call.outcome["text"]`` is the answer once the main run has finished."""
     turns = [] if isinstance(order.prompt, str) else [dict(turn) for turn in order.prompt[:-1]]
-    bus = Bus(["main", "plain"], kind="live", raw=order.raw, chat=bool(turns), turns=turns)
+    about = {"kind": "live", "raw": order.raw, "chat": bool(turns), "turns": turns}
+    bus = Bus(["main", "plain"], windowed=True, **about)
     try:
         call.backend.check(order)
     except InputError as error:
         # What was on show before stays: the sentence alone is new.
         yield Bus([]).error(say_error(call.lang, error)).text
         return
+    async for _ in _runs(call, order, baseline, bus):
+        yield bus.text
+    yield bus.whole
+
+
+async def _runs(call: Call, order: Order, baseline: str, bus: Bus) -> AsyncIterator[None]:
     server = call.backend.servers.get(order.server)
     can_be_plain = server is None or server.baseline is not None
     for slot, each in orders(order, baseline, can_be_plain):
         finished: Finished | None = None
         async for finished in one(call, slot, each, bus):  # noqa: B007  # the last one counts
-            yield bus.text
+            yield
         if finished is None or finished.reason in ("cancelled", "error", "cut"):
             stopped = call.outcome.get("stopped") or (finished and finished.reason == "cancelled")
             if slot == "plain" and server is not None and not stopped:
@@ -132,7 +147,7 @@ async def one(call: Call, slot: str, order: Order, bus: Bus) -> AsyncIterator[Fi
             yield finished if done else None
             if done:
                 return
-            await asyncio.sleep(PAUSE if len(bus.text) < LONG else LONG_PAUSE)
+            await asyncio.sleep(pause(len(bus.text)))
     finally:
         # Runs on the event loop when the page is closed: it may only set flags.
         cancel.set()
