@@ -4,11 +4,13 @@ import { h, save, setText } from "./dom.js";
 import { t, number, percent, times, words } from "./words.js";
 import { store } from "./store.js";
 import { MARGIN, differences, plainSpeed, rows } from "./compared.js";
-import { plot, ticks } from "./svgplot.js";
+import { narrow, plot, ticks } from "./svgplot.js";
 import { Voice } from "./status.js";
 
 const COLOURS = [1, 2, 3, 4, 5, 6].map((number) => `--method-${number}`);
 const DASHES = [null, "6 3", "2 3", "8 3 2 3", "1 3", "10 4"];
+const LETTERS = 24; // of a name beside its line
+const FEW_LETTERS = 13; // on a phone
 const COLUMNS = ["tokens", "tau", "alpha", "efficiency", "rate", "speedup", "draft", "verify", "overhead"];
 
 export class Compare {
@@ -85,21 +87,24 @@ export class Compare {
     return h("figure", {}, h("figcaption", {}, t("compare_rates")), h("div", {}, ...shown.map((row) => h("div", { class: "bar-row" },
       h("span", { class: "bar-name" }, row.name),
       h("span", { class: "bar-track" }, h("span", { class: `bar-part${row.below ? " below" : ""}`, style: `width:${(100 * row.figures.rate) / most}%${row.plain ? ";background:var(--target-line)" : ""}` }), h("b", {}, number(row.figures.rate, 1))),
-      h("span", { class: "bar-note" }, times(row.speedup))))));
+      h("span", { class: "bar-note" }, row.speedup === null ? "" : times(row.speedup))))));
   }
 
   depths(all) {
     const series = all.map((row) => ({ name: row.name, points: row.run.acceptanceByDepth().map((cell, i) => [i + 1, cell.rate]).filter(([, rate]) => rate !== null) })).filter((one) => one.points.length);
     if (!series.length) return h("figure", {});
     const deepest = Math.max(2, ...series.flatMap((one) => one.points.map((p) => p[0])));
+    const most = narrow() ? FEW_LETTERS : LETTERS;
+    const short = (name) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+    const longest = Math.max(...series.map((one) => short(one.name).length));
     return h("figure", {}, h("figcaption", {}, t("compare_depths")), plot({
-      width: 520, height: 280, label: t("compare_depths"), margin: { right: 104 },
+      width: 560, height: 280, label: t("compare_depths"), margin: { left: 58, right: Math.max(104, 24 + 8.2 * longest) },
       x: { min: 0.8, max: deepest + 0.2, ticks: ticks(1, deepest, 8).filter(Number.isInteger), label: t("compare_depth") },
       y: { min: 0, max: 1.12, ticks: [0, 0.25, 0.5, 0.75, 1], format: (v) => percent(v), label: "α" },
       items: series.flatMap((one, i) => [
         { kind: "line", points: one.points, colour: COLOURS[i % COLOURS.length], dash: DASHES[i % DASHES.length] },
         { kind: "dots", points: one.points, colour: COLOURS[i % COLOURS.length], r: 3 }]).concat({
-        kind: "names", names: series.map((one, i) => ({ name: one.name, at: one.points[one.points.length - 1], ink: COLOURS[i % COLOURS.length] })),
+        kind: "names", names: series.map((one, i) => ({ name: short(one.name), at: one.points[one.points.length - 1], ink: COLOURS[i % COLOURS.length] })),
       }),
     }));
   }

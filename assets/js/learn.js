@@ -12,6 +12,14 @@ const TERMS = [
 ];
 const SOURCES = ["leviathan", "chen", "stern", "specinfer", "medusa", "eagle", "eagle3", "skip", "layerskip", "lookup", "bench", "typical"];
 
+// Gradio's page has a base address without the query, so that a plain link into the page would load it anew.
+function goTo(event, name) {
+  event.preventDefault();
+  const title = document.getElementById(`title-${name}`);
+  title.scrollIntoView({ block: "start" });
+  title.focus({ preventScroll: true });
+}
+
 export class Learn {
   constructor(root) {
     root.classList.add("learn");
@@ -22,12 +30,12 @@ export class Learn {
 
   update() {
     const pairs = LESSONS.map((lesson) => [lesson.recording, lesson.other].map((name) => (name ? recording(name, () => store.changed()) : null)));
-    const state = `${words.lang} ${pairs.map((pair) => pair.map((one) => (one === undefined ? "?" : one ? 1 : 0))).join()} ${[...this.guesses]}`;
+    const state = `${words.lang} ${Math.round(this.room() / 40)} ${pairs.map((pair) => pair.map((one) => (one === undefined ? "?" : one ? 1 : 0))).join()} ${[...this.guesses]}`;
     if (state === this.drawn) return;
     this.drawn = state;
     const focus = document.activeElement?.id;
     this.root.replaceChildren(
-      h("nav", { class: "contents", "aria-label": t("learn_contents") }, h("ol", {}, ...LESSONS.map((lesson) => h("li", {}, h("a", { href: `#lesson-${lesson.name}` }, t(`lesson_${lesson.name}`)))))),
+      h("nav", { class: "contents", "aria-label": t("learn_contents") }, h("ol", {}, ...LESSONS.map((lesson) => h("li", {}, h("a", { href: `#lesson-${lesson.name}`, onclick: (event) => goTo(event, lesson.name) }, t(`lesson_${lesson.name}`)))))),
       ...LESSONS.map((lesson, i) => this.lesson(lesson, i + 1, ...pairs[i])),
       this.glossary(), this.sources());
     if (focus) document.getElementById(focus)?.focus();
@@ -37,7 +45,7 @@ export class Learn {
     const { name } = lesson;
     const paragraphs = Array.from({ length: lesson.paragraphs }, (_, i) => h("p", {}, t(`lesson_${name}_${i + 1}`)));
     return h("section", { class: "lesson", id: `lesson-${name}`, "aria-labelledby": `title-${name}` },
-      h("h2", { id: `title-${name}` }, `${number} · ${t(`lesson_${name}`)}`),
+      h("h2", { id: `title-${name}`, tabindex: "-1" }, `${number} · ${t(`lesson_${name}`)}`),
       h("div", { class: "lesson-body" },
         h("div", { class: "lesson-words" }, ...paragraphs),
         h("figure", { class: "lesson-figure" }, this.figure(lesson, pair), h("figcaption", {}, pair ? this.caption(lesson, pair) : ""))),
@@ -46,7 +54,13 @@ export class Learn {
 
   figure(lesson, pair) {
     if (pair === undefined) return h("p", { class: "hint" }, "…");
-    return (pair && lesson.figure(pair)) ?? h("p", { class: "hint" }, t("lesson_no_recording"));
+    return (pair && lesson.figure(pair, this.room())) ?? h("p", { class: "hint" }, t("lesson_no_recording"));
+  }
+
+  // Width of a figure: beside its words where there is room for both (views.css).
+  room() {
+    const all = this.root.clientWidth || 900;
+    return all > 760 ? (all - 44) * 0.51 : all;
   }
 
   caption(lesson, { main }) {

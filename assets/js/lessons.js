@@ -71,21 +71,21 @@ function unchanged({ main }) {
   h("ul", { class: "key" }, h("li", {}, h("i", { style: "background:var(--accepted-line)" }), ` min(p, q): ${t("origin_accepted")}`), h("li", {}, h("i", { style: "background:var(--corrected-line)" }), ` p − min(p, q): ${t("origin_corrected")}`)));
 }
 
-function tree({ main }) {
+function tree({ main }, room) {
   const round = main.rounds.reduce((best, r) => (r.nodes.length && r.tokens.length > (best?.tokens.length ?? 0) ? r : best), null);
   if (!round) return null;
   round.before = round.first > 0 ? main.tokens[round.first - 1].text : null;
-  return h("div", { class: "tree-box", tabindex: "0", "aria-label": t("tree_label") }, drawTree(round, 3, null, null));
+  return h("div", { class: "tree-box", tabindex: "0", "aria-label": t("tree_label") }, drawTree(round, 3, null, null, room, false));
 }
 
 function depths({ main }) {
   const points = main.acceptanceByDepth().map((cell, i) => [i + 1, cell.rate]).filter(([, rate]) => rate !== null);
   if (!points.length) return null;
   return plot({
-    width: 520, height: 240, label: t("compare_depths"),
+    width: 520, height: 240, label: t("compare_depths"), margin: { left: 62 },
     x: { min: 0.5, max: Math.max(2, points.length) + 0.5, ticks: points.map(([d]) => d), label: t("compare_depth") },
-    y: { min: 0, max: 1.05, ticks: [0, 0.25, 0.5, 0.75, 1], format: (v) => percent(v), label: "α" },
-    items: [{ kind: "line", points, colour: "--accepted-line" }, { kind: "dots", points, colour: "--accepted-line", r: 5 }],
+    y: { min: 0, max: 1.15, ticks: [0, 0.25, 0.5, 0.75, 1], format: (v) => percent(v), label: "α" },
+    items: [{ kind: "line", points, colour: "--accepted-line" }, { kind: "dots", points, colour: "--accepted-line", r: 5, each: (rate) => percent(rate), ink: "--accepted-ink" }],
   });
 }
 

@@ -16,10 +16,17 @@ export function ticks(low, high, count = 5) {
   return result;
 }
 
+// On a phone a chart is drawn as wide as the screen: a wider one, made smaller, has letters too small to read.
+const PHONE = 362;
+
+export function narrow() {
+  return window.innerWidth <= 640;
+}
+
 // spec: {width, height, label, x: {min, max, label, ticks, format}, y: {...}, items: [...]}
 // items: {kind: "line" | "dots" | "bars" | "area" | "rule" | "text", ...}, colours by CSS variable name.
 export function plot(spec) {
-  const width = spec.width ?? 560;
+  const width = narrow() ? Math.min(PHONE, spec.width ?? PHONE) : spec.width ?? 560;
   const height = spec.height ?? 260;
   const margin = { left: 46, right: 14, top: 14, bottom: 40, ...spec.margin };
   const w = width - margin.left - margin.right;
@@ -32,7 +39,7 @@ export function plot(spec) {
       s("line", { class: "grid", x1: margin.left, x2: width - margin.right, y1: y(v), y2: y(v) }),
       s("text", { class: "tick", x: margin.left - 6, y: y(v) + 4, "text-anchor": "end" }, spec.y.format ? spec.y.format(v) : String(v)));
   }
-  for (const v of spec.x.ticks ?? ticks(spec.x.min, spec.x.max, 6)) {
+  for (const v of spec.x.ticks ?? ticks(spec.x.min, spec.x.max, narrow() ? 4 : 6)) {
     const place = spec.x.slant ? { "text-anchor": "end", transform: `translate(${x(v) + 4} ${height - margin.bottom + 14}) rotate(-38)` } : { "text-anchor": "middle", x: x(v), y: height - margin.bottom + 16 };
     root.append(s("text", { class: "tick", ...place }, spec.x.format ? spec.x.format(v) : String(v)));
   }
@@ -62,6 +69,7 @@ function draw(item, x, y, frame) {
     if (item.name) parts.push(label(item.name, x(lx) + (item.anchor === "end" ? 0 : 5), y(ly) - 6, item.ink, item.anchor ?? "end"));
   } else if (item.kind === "dots") {
     for (const [px, py] of item.points) parts.push(s("circle", { cx: x(px), cy: y(py), r: item.r ?? 4, style: `fill:${stroke}` }));
+    if (item.each) for (const [px, py] of item.points) parts.push(label(item.each(py), x(px), y(py) - 10, item.ink, "middle"));
     if (item.name && item.points.length) parts.push(label(item.name, x(item.points[0][0]), y(item.points[0][1]) - 9, item.ink, item.anchor ?? "middle"));
   } else if (item.kind === "bars") {
     for (const [px, py] of item.points) {

@@ -24,20 +24,22 @@ const MARK = { accepted: "✓", rejected: "✗", not_judged: "–" };
 
 // `stage`: 0 drafted, 1 scored in one pass, 2 judged, 3 committed. `open(index)`: a node was chosen; null
 // for a picture in which there is nothing to choose.
-// `room`: the width there is; boxes shrink to it as far as they stay readable.
-export function drawTree(round, stage, chosen, open, room = 900) {
+// `room`: the width there is; boxes shrink to it as far as they stay readable. `bars`: q and p in each box.
+export function drawTree(round, stage, chosen, open, room = 900, bars = true) {
   const { places, rows, depth } = layout(round.nodes);
   const scale = typeSize(1);
   const space = room / scale;
   const dense = round.nodes.length > 24;
-  const gap = 14;
-  const size = { w: Math.max(70, Math.min(104, Math.floor((space - 12) / (depth + 2)) - gap)), h: dense ? 30 : 46, gap };
-  const letters = Math.floor((size.w - 12) / 7.6);
+  const gap = space < 480 ? 8 : 14;
+  const size = { w: Math.max(space < 480 ? 60 : 70, Math.min(104, Math.floor((space - 12) / (depth + 2)) - gap)), h: dense ? 30 : bars ? 46 : 40, gap };
+  const side = dense ? 16 : 0; // of a low box the mark takes its right end
+  const letters = Math.floor((size.w - 12 - side) / 7.6);
   const step = size.w + size.gap;
   const final = round.tokens.find((token) => token.node === null || token.node === undefined);
   const path = round.tokens.filter((token) => token.node !== null && token.node !== undefined).map((token) => token.node);
   const end = path.length ? places[path[path.length - 1]] : { depth: 0, row: 0 };
-  const height = (rows + 1) * (size.h + 8) + 26;
+  const below = round.nodes.some((n, i) => places[i].depth === end.depth + 1 && places[i].row === end.row);
+  const height = (rows + (below ? 1 : 0)) * (size.h + 8) + 26;
   const width = (depth + 2) * step + 10;
   const root = s("svg", { class: "tree", viewBox: `0 0 ${width} ${height}`, width: width * scale, height: height * scale, role: "group", "aria-label": t("tree_label") });
   const at = (p) => ({ x: 6 + p.depth * step, y: 22 + p.row * (size.h + 8) });
@@ -50,7 +52,7 @@ export function drawTree(round, stage, chosen, open, room = 900) {
     const short = label.length > letters ? `${label.slice(0, letters - 1)}…` : label;
     return s("g", { class: `node ${classes}`, transform: `translate(${x} ${y})`, ...more },
       s("rect", { width: size.w, height: size.h, rx: 7 }),
-      s("text", { x: size.w / 2, y: 20, "text-anchor": "middle" }, short));
+      s("text", { x: (size.w - side) / 2, y: bars ? 20 : 17, "text-anchor": "middle" }, short));
   };
   const edge = (from, to, classes) => {
     const a = at(from);
@@ -73,7 +75,7 @@ export function drawTree(round, stage, chosen, open, room = 900) {
   const last = round.before;
   const start = box({ depth: 0, row: 0 }, last === null ? t("prompt_end") : visible(last), "root");
   // The first box names the bars of the others.
-  if (!dense && round.nodes.length) {
+  if (!dense && bars && round.nodes.length) {
     start.append(s("text", { class: "bar-key key-q", x: size.w - 8, y: 34, "text-anchor": "end" }, "q"));
     if (stage >= 1) start.append(s("text", { class: "bar-key", x: size.w - 8, y: 43, "text-anchor": "end" }, "p"));
   }
@@ -83,7 +85,7 @@ export function drawTree(round, stage, chosen, open, room = 900) {
     const state = judged ? verdict.judgement : "open";
     const name = `${node.text} · ${judged ? t(verdict.judgement) : t("proposed")}`;
     const group = box(places[i], visible(node.text), `${state}${chosen === i ? " chosen" : ""}`, choice(i, name, chosen === i));
-    if (!dense) {
+    if (!dense && bars) {
       const q = node.q === null || node.q === undefined ? 1 : node.q;
       group.append(s("rect", { class: "bar-q", x: 8, y: 28, width: Math.max(1, (size.w - 34) * q), height: 5 }));
       if (stage >= 1 && verdict.p !== null) group.append(s("rect", { class: "bar-p", x: 8, y: 35, width: Math.max(1, (size.w - 34) * verdict.p), height: 5 }));
@@ -92,7 +94,7 @@ export function drawTree(round, stage, chosen, open, room = 900) {
     root.append(group);
   });
   if (stage >= 3 && final) {
-    const place = { depth: end.depth + 1, row: round.nodes.some((n, i) => places[i].depth === end.depth + 1 && places[i].row === end.row) ? rows : end.row };
+    const place = { depth: end.depth + 1, row: below ? rows : end.row };
     root.append(edge(end, place, `final f-${final.origin}`));
     root.append(box(place, visible(final.text), `final f-${final.origin}${chosen === "final" ? " chosen" : ""}`,
       choice("final", `${final.text} · ${t(`origin_${final.origin}`)}`, chosen === "final")));
