@@ -19,7 +19,8 @@ CONTROLS = "a[href], button, input, select, textarea, summary, [tabindex], [role
 WANTED = f"""() => {{
   const shown = (e) => e.checkVisibility({{visibilityProperty: true}}) && e.getClientRects().length > 0;
   const all = [...document.querySelectorAll('{CONTROLS}')].filter((e) =>
-    shown(e) && !e.disabled && !e.closest('[aria-hidden=true], [inert]') && !e.matches('[data-token], h2'));
+    shown(e) && !e.disabled && !e.closest('[aria-hidden=true], [inert]') &&
+    !e.matches('[data-token], h2'));
   all.forEach((e, i) => {{ e.dataset.stop = i; }});
   return all.map((e) => e.outerHTML.slice(0, 160));
 }}"""

@@ -152,10 +152,21 @@ def test_a_token_is_explained_by_keyboard_and_refused_drafts_can_be_shown(
     assert page.locator(".ghost").count() == refused > 0
 
 
-def test_stop_ends_the_run_within_a_round_and_the_page_goes_on(site: Site, open_page: Open) -> None:
+@pytest.fixture
+def slow(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds of at least 20 ms: no machine is so fast that a long run is over before it is stopped."""
+    monkeypatch.setattr(site.backend.loaded().target, "synchronize", lambda: time.sleep(0.02))
+
+
+def test_stop_ends_the_run_within_a_round_and_the_page_goes_on(
+    site: Site, open_page: Open, slow: None
+) -> None:
     page = open_page(site.url, left=True)
-    run(page, "Write a very long story about the sea.", length=600, wait=False)
-    page.wait_for_function("window.specdemo.store.plain?.rounds.length > 3")
+    before = store(page, "plain?.uid ?? 0")
+    run(page, "Write a very long story about the sea.", length=1000, wait=False)
+    page.wait_for_function(
+        f"(p => p && p.uid > {before} && p.rounds.length > 3)(window.specdemo.store.plain)"
+    )
     page.click("#do-stop")
     page.wait_for_function("window.specdemo.store.plain?.finished?.reason === 'cancelled'")
     wait_until(lambda: site.idle)
@@ -167,10 +178,14 @@ def test_stop_ends_the_run_within_a_round_and_the_page_goes_on(site: Site, open_
     run(page, "Hello", length=8)
 
 
-def test_a_closed_page_ends_its_run(site: Site, open_page: Open) -> None:
+def test_a_closed_page_ends_its_run(site: Site, open_page: Open, slow: None) -> None:
     page = open_page(site.url)
-    run(page, "Write a very long story about a mountain.", length=900, wait=False)
-    page.wait_for_function("window.specdemo.store.plain?.rounds.length > 3")
+    before = store(page, "plain?.uid ?? 0")
+    run(page, "Write a very long story about a mountain.", length=1000, wait=False)
+    page.wait_for_function(
+        f"(p => p && p.uid > {before} && p.rounds.length > 3)(window.specdemo.store.plain)"
+    )
+    assert not site.idle
     page.close()
     wait_until(lambda: site.idle, 20)
 
