@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from . import environment
+from .lean import LeanTarget
 from .pass_cost import pass_seconds
 from .target import Session, Target
 
@@ -45,8 +46,8 @@ class Point:
 @dataclass(frozen=True, slots=True)
 class CostCurve:
     """``weight_bytes``: read by a pass. ``bandwidth``: of a plain streaming read here, bytes/s;
-    ``bandwidth_share``: weight bytes over one row's time, of that. ``flops``: of a large fp32 (GPU:
-    bf16) product here, per second; ``flops_used``: what the widest measured pass reached."""
+    ``bandwidth_share``: weight bytes over one row's time, of that. ``flops``: of the fastest products
+    seen here, per second; ``flops_used``: what the widest measured pass reached."""
 
     points: tuple[Point, ...]
     context: int
@@ -97,7 +98,8 @@ def curves(
 ) -> Iterator[CostCurve]:
     if not rows or rows[0] != 1:
         raise ValueError("The numbers of rows must begin with 1.")
-    bandwidth, flops = _bandwidth(target.device), _flops(target.device)
+    target.settle()
+    bandwidth, flops = _bandwidth(target.device), _flops(target)
     session = target.open(context + max(rows))
     try:
         session.prefill([token % target.shape.vocab for token in range(context)])
@@ -173,16 +175,25 @@ def _bandwidth(device: torch.device) -> float:
     return READ_BYTES / _best_seconds(lambda: data.sum(), device)
 
 
-def _flops(device: torch.device) -> float:
+def _flops(target: Target) -> float:
+    """The fastest products seen here, per second: a large one of torch's, and on a CPU one of the
+    target's own matrices, small enough for the caches, with the rows of the widest pass."""
+    device = target.device
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     size = PRODUCT * (4 if device.type == "cuda" else 1)
     a = torch.ones(size, size, device=device, dtype=dtype)
-    return 2 * size**3 / _best_seconds(lambda: a @ a, device)
+    best = 2 * size**3 / _best_seconds(lambda: a @ a, device)
+    if isinstance(target, LeanTarget) and device.type == "cpu":
+        matrix, rows = target.weights.layers[0].gate_up, max(ROWS)
+        x, out = (torch.ones(rows, n, dtype=matrix.dtype) for n in reversed(matrix.shape))
+        own = 2 * matrix.size * rows / _best_seconds(lambda: matrix.apply(x, out), device)
+        best = max(best, own)
+    return best
 
 
 def _best_seconds(run: Any, device: torch.device) -> float:
     best = float("inf")
-    for _ in range(4):
+    for _ in range(12):
         start = time.perf_counter()
         run()
         if device.type == "cuda":
