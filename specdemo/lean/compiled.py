@@ -84,13 +84,16 @@ def multiplies_bf16() -> bool:
 def largest(rows: Tensor) -> list[int]:
     """``rows.argmax(-1).tolist()`` of ``[T, V]``, the first of equal ones: a tenth of torch's time for
     the vocabulary of a language model."""
-    if rows.device.type != "cpu" or rows.dtype != torch.float32 or (found := library()) is None:
-        return [int(token) for token in rows.argmax(-1)]
-    rows = rows.contiguous()
-    made = torch.empty(rows.shape[0], dtype=torch.int64)
-    found.first_of_largest(rows.data_ptr(), *rows.shape, made.data_ptr())
-    tokens: list[int] = made.tolist()
-    return tokens if min(tokens, default=0) >= 0 else rows.argmax(-1).tolist()
+    found = library() if rows.device.type == "cpu" and rows.dtype == torch.float32 else None
+    tokens: list[int] = []
+    if found is not None:
+        rows = rows.contiguous()
+        made = torch.empty(rows.shape[0], dtype=torch.int64)
+        found.first_of_largest(rows.data_ptr(), *rows.shape, made.data_ptr())
+        tokens = made.tolist()
+    if min(tokens, default=-1) < 0:  # no kernel, or a row of NaN
+        tokens = rows.argmax(-1).tolist()
+    return tokens
 
 
 def _built() -> Path:
