@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from test_eagle3_quick import SIZES
+from test_eagle3_quick import SIZES, tiny_model
 from test_eagle3_quick import drafts as logits_of
 from test_lean_graphs import Recorder
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from specdemo.drafters import trained
 from specdemo.drafters.eagle3 import Eagle3
@@ -26,18 +25,7 @@ PARAMS = SamplingParams(max_new_tokens=40, ignore_eos=True)
 
 
 def target_with(tokenizer: Any, capture: Recorder | None) -> LeanTarget:
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=320,
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=1024,
-    )
-    model = LlamaForCausalLM(config).eval()
-    return LeanTarget(model, tokenizer, name="tiny", capture=capture)
+    return LeanTarget(tiny_model(), tokenizer, name="tiny", capture=capture)
 
 
 @pytest.fixture(scope="module")

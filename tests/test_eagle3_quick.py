@@ -21,8 +21,8 @@ pytestmark = pytest.mark.skipif(compiled.library() is None, reason="no AVX-512 V
 SIZES = HeadSizes(64, 64, 4, 2, 32, 96, 320, 96, (1, 2, 3), rope_theta=500.0)
 
 
-@pytest.fixture(scope="module")
-def target(tiny_tokenizer: Any) -> LeanTarget:
+def tiny_model() -> LlamaForCausalLM:
+    """A target that a head of ``SIZES`` fits."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=320,
@@ -33,8 +33,12 @@ def target(tiny_tokenizer: Any) -> LeanTarget:
         num_key_value_heads=2,
         max_position_embeddings=1024,
     )
-    model = LlamaForCausalLM(config).bfloat16().eval()
-    return LeanTarget(model, tiny_tokenizer, name="tiny", dtype_name="bf16")
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="module")
+def target(tiny_tokenizer: Any) -> LeanTarget:
+    return LeanTarget(tiny_model().bfloat16(), tiny_tokenizer, name="tiny", dtype_name="bf16")
 
 
 @pytest.fixture(scope="module")

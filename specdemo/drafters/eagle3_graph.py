@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from ..graphs import Capture
+from ..lean.target import CUDA_WIDTHS
 
 if TYPE_CHECKING:
     from .eagle3_layer import Eagle3Layer
 
 UNIT = 256  # keys: a recording serves that many steps
-WIDTHS = (1, 2, 4, 8, 16, 32, 64)
-LARGEST = WIDTHS[-1]
+LARGEST = CUDA_WIDTHS[-1]
 
 
 class Step:
@@ -78,7 +78,7 @@ class GraphCache:
 
     def _step(self, hidden: Tensor, tokens: list[int], positions: list[int], mask: Tensor) -> Tensor:
         count = len(tokens)
-        width = next(w for w in WIDTHS if w >= count)
+        width = next(w for w in CUDA_WIDTHS if w >= count)
         keys = -(-(self.used + width) // UNIT) * UNIT
         step = self._steps.get((width, keys))
         if step is None:

@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .compiled import library
+from .kernels import KEY_UNIT
 from .panels import FULL, GROUP, PANEL, MatrixStruct, PanelMatrix, rows_bytes
 from .passes import LOG2_E
 from .weights import Layer, Weights
 
-KEYS = 64  # the unit of L
 MOST_AT_ONCE = 6  # rows times heads of one call of ``attend``
 
 
@@ -90,14 +90,14 @@ class Layers:
 
 def keys_shape(layers: int, kv_heads: int, rows: int, head_dim: int) -> tuple[int, ...]:
     """Of the cache of keys: blocks of 64 rows, a dimension of all of them side by side."""
-    return (layers, kv_heads, rows // KEYS, head_dim, KEYS)
+    return (layers, kv_heads, rows // KEY_UNIT, head_dim, KEY_UNIT)
 
 
 def move_keys(keys: Tensor, rows: Tensor, start: int) -> None:
     """Copy the cached keys of ``rows`` (int64) to the rows from ``start`` on."""
     blocks = keys.transpose(2, 3)  # [layers, M, D, rows / 64, 64]
     to = torch.arange(start, start + len(rows))
-    blocks[..., to // KEYS, to % KEYS] = blocks[..., rows // KEYS, rows % KEYS]
+    blocks[..., to // KEY_UNIT, to % KEY_UNIT] = blocks[..., rows // KEY_UNIT, rows % KEY_UNIT]
 
 
 class FastPass:
@@ -126,7 +126,7 @@ class FastPass:
         self._turn_k = torch.zeros(rows, pairs, dtype=torch.complex64)
         columns = max(layer.qkv.shape[1] for layer in weights.layers)
         widest = max(columns, plan.inner, plan.heads * plan.head_dim)
-        scores = 4 * MOST_AT_ONCE * (keys + KEYS)
+        scores = 4 * MOST_AT_ONCE * (keys + KEY_UNIT)
         self._each = -(-max(rows_bytes(rows, widest) + 4 * rows * columns, scores) // 64) * 64
         self._buffers = {
             "qkv": torch.zeros(rows, width),
@@ -166,24 +166,26 @@ class FastPass:
         """An EAGLE-3 layer over ``x [T, H]`` with ``beside [T, H]`` in front of it, behind ``used``
         cached rows; ``mask [T, used + T]`` bool. Returns the new ``x``."""
         self.x.copy_(x)
-        torch.add(self._offsets, used, out=self.slots)
-        torch.index_select(table, 0, positions, out=self._turn_k)
-        torch.mul(self._turn_k, self.weights.plan.scale * LOG2_E, out=self._turn_q)
+        self._put(used, positions, table)
         self.mask.fill_(-torch.inf)
         self.mask[:, : mask.shape[1]].masked_fill_(mask, 0.0)
-        self._struct.length, self._struct.beside = used + self.rows, beside.data_ptr()
+        self._struct.beside = beside.data_ptr()
         self._layers_through(0, 1)
         return self.x.clone()
 
     def place(self, inputs: Tensor, length: int, block: Tensor, table: Tensor) -> None:
         """As ``Pass.place``."""
         self.ids.copy_(inputs[0])
-        torch.add(self._offsets, length, out=self.slots)
-        torch.index_select(table, 0, inputs[1], out=self._turn_k)
-        torch.mul(self._turn_k, self.weights.plan.scale * LOG2_E, out=self._turn_q)
+        self._put(length, inputs[1], table)
         self.mask[:, length:] = -torch.inf
         self.mask[:, :length] = 0.0
         self.mask[:, length : length + self.rows] = block
+
+    def _put(self, length: int, positions: Tensor, table: Tensor) -> None:
+        """The rows go behind ``length`` cached ones and are turned as ``positions`` say."""
+        torch.add(self._offsets, length, out=self.slots)
+        torch.index_select(table, 0, positions, out=self._turn_k)
+        torch.mul(self._turn_k, self.weights.plan.scale * LOG2_E, out=self._turn_q)
         self._struct.length = length + self.rows
 
     def run(
