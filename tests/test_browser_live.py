@@ -44,6 +44,7 @@ def test_a_recorded_run_plays_before_the_model_is_loaded(open_page: Open) -> Non
         drawn(page)
         shown = page.locator(".lane-main .stream > .token").count()
         assert shown == store(page, "main.tokens.length") > 0
+        page.close()  # or what it still asks for finds no server
     finally:
         released.set()
         job.wait(10)

@@ -105,4 +105,5 @@ def test_a_stream_that_breaks_off_keeps_what_came(open_page: Open) -> None:
         assert store(page, "main.tokens.length") > 0
         expect(page.locator("#view-live .server-note")).to_contain_text("回答不完整")
         assert page.input_value("#field-prompt textarea") == "Count."
+        page.close()  # or what it still asks for finds no server
         demo.close(verbose=False)
