@@ -5,7 +5,7 @@
 // threads: a row has the same bits in a pass of any width.
 //
 // Weights lie in panels of 32 outputs, in the order in which they are read; a panel is multiplied with
-// up to MOST rows at a time, all sums in registers.
+// up to MOST rows at a time (MOST_BYTES in 4 and 8 bits), all sums in registers.
 #pragma once
 #include <immintrin.h>
 
@@ -15,7 +15,8 @@
 namespace {
 
 using Line = __m512i;
-constexpr int PANEL = 32, BLOCKS = 2, MOST = 8, GROUP = 32, AHEAD = 16;
+// AHEAD: lines; 2 to 4 KB of weights are under way, or a wide pass waits for memory and then computes.
+constexpr int PANEL = 32, BLOCKS = 2, MOST = 12, MOST_BYTES = 8, GROUP = 32, AHEAD = 32;
 
 enum Kind : int32_t { HALF = 0, INT4 = 1, INT8 = 2, FULL = 3 };
 
@@ -109,7 +110,7 @@ void full_panel(const Rows& x, int64_t row, const Matrix& m, int64_t panel, floa
         const __m512 a = _mm512_loadu_ps(w), b = _mm512_loadu_ps(w + 16);
         _mm_prefetch((const char*)(w + 16 * 2 * AHEAD), _MM_HINT_T0);
         _mm_prefetch((const char*)(w + 16 * (2 * AHEAD + 1)), _MM_HINT_T0);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int t = 0; t < T; t++) {
             const __m512 v = _mm512_set1_ps(from[t * m.k + i]);
             total[t][0] = _mm512_fmadd_ps(a, v, total[t][0]);
@@ -130,7 +131,7 @@ void half_panel(const Rows& x, int64_t row, const Matrix& m, int64_t panel, floa
         const __m512bh a = (__m512bh)_mm512_loadu_si512(w), b = (__m512bh)_mm512_loadu_si512(w + 1);
         _mm_prefetch((const char*)(w + 2 * AHEAD), _MM_HINT_T0);
         _mm_prefetch((const char*)(w + 2 * AHEAD + 1), _MM_HINT_T0);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int t = 0; t < T; t++) {
             const __m512bh pair = (__m512bh)four_bytes(from + t * m.k + 2 * p);
             total[t][0] = _mm512_dpbf16_ps(total[t][0], a, pair);
@@ -152,7 +153,7 @@ void byte_panel(const Rows& x, int64_t row, const Matrix& m, int64_t panel, floa
     for (int t = 0; t < T; t++) total[t][0] = total[t][1] = _mm512_setzero_ps();
     for (int64_t g = 0; g < groups; g++, scales += SCALES) {
         Line sum[T][BLOCKS];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int t = 0; t < T; t++)
             sum[t][0] = sum[t][1] =
                 KIND == INT4 ? _mm512_setzero_si512() : _mm512_set1_epi32(x.lift[(row + t) * groups + g]);
@@ -164,14 +165,14 @@ void byte_panel(const Rows& x, int64_t row, const Matrix& m, int64_t panel, floa
             if constexpr (KIND == INT4) {
                 const Line a0 = _mm512_and_si512(a, low), a1 = _mm512_and_si512(_mm512_srli_epi16(a, 4), low);
                 const Line b0 = _mm512_and_si512(b, low), b1 = _mm512_and_si512(_mm512_srli_epi16(b, 4), low);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
                 for (int t = 0; t < T; t++) {
                     const Line u = four_bytes(from + t * m.k + 8 * i), v = four_bytes(from + t * m.k + 8 * i + 4);
                     sum[t][0] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(sum[t][0], a0, u), a1, v);
                     sum[t][1] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(sum[t][1], b0, u), b1, v);
                 }
             } else {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
                 for (int t = 0; t < T; t++) {
                     const Line u = four_bytes(from + t * m.k + 4 * i);
                     sum[t][0] = _mm512_dpbusd_epi32(sum[t][0], a, u);
@@ -182,7 +183,7 @@ void byte_panel(const Rows& x, int64_t row, const Matrix& m, int64_t panel, floa
 #pragma GCC unroll 2
         for (int b = 0; b < BLOCKS; b++) {
             const __m512 d = halves(scales + 16 * b);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
             for (int t = 0; t < T; t++) {
                 const int64_t at = (row + t) * groups + g;
                 const __m512 factor = _mm512_mul_ps(d, _mm512_set1_ps(x.scale[at]));
@@ -196,30 +197,27 @@ void byte_panel(const Rows& x, int64_t row, const Matrix& m, int64_t panel, floa
     put<T, ADD>(y, stride, total);
 }
 
+// `count` rows, at most T.
 template <int T, bool ADD>
-inline void panel_of(const Rows& x, int64_t row, const Matrix& m, int64_t panel, float* y, int64_t stride) {
-    if (m.kind == FULL) full_panel<T, ADD>(x, row, m, panel, y, stride);
-    else if (m.kind == HALF) half_panel<T, ADD>(x, row, m, panel, y, stride);
-    else if (m.kind == INT4) byte_panel<T, ADD, INT4>(x, row, m, panel, y, stride);
-    else byte_panel<T, ADD, INT8>(x, row, m, panel, y, stride);
+inline void panel_of(int64_t count, const Rows& x, int64_t row, const Matrix& m, int64_t panel, float* y, int64_t stride) {
+    if constexpr (T > 1)
+        if (count < T) return panel_of<T - 1, ADD>(count, x, row, m, panel, y, stride);
+    if (m.kind == FULL) return full_panel<T, ADD>(x, row, m, panel, y, stride);
+    if (m.kind == HALF) return half_panel<T, ADD>(x, row, m, panel, y, stride);
+    if constexpr (T <= MOST_BYTES) {
+        if (m.kind == INT4) byte_panel<T, ADD, INT4>(x, row, m, panel, y, stride);
+        else byte_panel<T, ADD, INT8>(x, row, m, panel, y, stride);
+    }
 }
 
 // Panels `first` to `last` of y [T, N] (rows `stride` apart) = or += x times the transposed weights.
 template <bool ADD>
 void product(const Rows& x, int64_t t, const Matrix& m, float* y, int64_t stride, int64_t first, int64_t last) {
+    const int64_t most = m.kind == FULL || m.kind == HALF ? MOST : MOST_BYTES, parts = (t + most - 1) / most;
     for (int64_t panel = first; panel < last; panel++)
-        for (int64_t row = 0; row < t; row += MOST) {
-            float* to = y + row * stride + panel * PANEL;
-            switch (t - row) {
-                case 1: panel_of<1, ADD>(x, row, m, panel, to, stride); break;
-                case 2: panel_of<2, ADD>(x, row, m, panel, to, stride); break;
-                case 3: panel_of<3, ADD>(x, row, m, panel, to, stride); break;
-                case 4: panel_of<4, ADD>(x, row, m, panel, to, stride); break;
-                case 5: panel_of<5, ADD>(x, row, m, panel, to, stride); break;
-                case 6: panel_of<6, ADD>(x, row, m, panel, to, stride); break;
-                case 7: panel_of<7, ADD>(x, row, m, panel, to, stride); break;
-                default: panel_of<8, ADD>(x, row, m, panel, to, stride);
-            }
+        for (int64_t part = 0; part < parts; part++) {
+            const int64_t row = t * part / parts, end = t * (part + 1) / parts;
+            panel_of<MOST, ADD>(end - row, x, row, m, panel, y + row * stride + panel * PANEL, stride);
         }
 }
 
