@@ -113,9 +113,10 @@ class _Watch(Eagle3):
     def _ready(self, context: Context) -> bool:
         ready = super()._ready(context)
         if ready:
-            assert self._cache is not None and self._output is not None
-            keys = self._cache.keys[:, : self._rows].clone()
-            self.seen.append((context.ids, keys, self._output.clone()))
+            steps = self._steps
+            assert steps is not None and steps.output is not None
+            keys = steps.cache.keys[:, : steps.rows].clone()
+            self.seen.append((context.ids, keys, steps.output.clone()))
         return ready
 
 

@@ -13,7 +13,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from specdemo import heads
 from specdemo.drafters import eagle3_layer
 from specdemo.drafters.eagle3_layer import Cache, Eagle3Layer
+from specdemo.drafters.eagle3_steps import Steps
 from specdemo.lean import LeanTarget, compiled
+from specdemo.proposal import ROOT
 from specdemo.train import publish
 from specdemo.train.eagle3_model import Eagle3, HeadSizes
 
@@ -80,14 +82,67 @@ def drafts(layer: Eagle3Layer, context: int) -> list[Tensor]:
     return made
 
 
-@pytest.mark.parametrize("context", [3, 64, 300])
-def test_the_same_logits(
-    context: int, head: heads.Eagle3Head, target: LeanTarget, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def both(
+    head: heads.Eagle3Head, target: LeanTarget, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Eagle3Layer, Eagle3Layer]:
+    """The layer on the kernels, and in its plain form."""
     quick = Eagle3Layer(head, target)
     assert quick.quick is not None
     monkeypatch.setattr(eagle3_layer, "possible", lambda layer: False)
     plain = Eagle3Layer(head, target)
     assert plain.quick is None
+    return quick, plain
+
+
+def trees(layer: Eagle3Layer, context: int, rounds: int = 2) -> list[list[tuple[int, float]]]:
+    """Candidates of the root, of two nodes below it and of five below those, in two rounds."""
+    generator = torch.Generator().manual_seed(2)
+    states = [torch.randn(context + 3, 64, generator=generator) for _ in range(3)]
+    ids = torch.randint(0, 320, (context + 3,), generator=generator).tolist()
+    steps, found = Steps(layer, context + 200, 0.7, 5), []
+    steps.take(layer.features(states, range(context)), ids[:context])
+    for at in range(rounds):
+        found.append(steps.root())
+        found += steps.branch([ROOT, ROOT], ids[:2], [[], []])
+        found += steps.branch([0, 1, 1, 0, 0], ids[2:7], [[0], [1], [1], [0], [0]])
+        found += steps.branch([4], ids[7:8], [[1, 4]])
+        kept = [context, context + 2]
+        steps.take(layer.features(states, kept), [ids[row] for row in kept])
+        assert steps.rows == context + 2 * (at + 1)
+    return found
+
+
+@pytest.mark.parametrize("context", [8, 62, 300])
+def test_the_same_candidates(context: int, both: tuple[Eagle3Layer, Eagle3Layer]) -> None:
+    quick, plain = (trees(layer, context) for layer in both)
+    assert len(quick) == len(plain) == 18
+    for a, b in zip(quick, plain, strict=True):
+        assert len(a) == len(b) == 5 and [p for _, p in a] == sorted([p for _, p in a], reverse=True)
+        chances = dict(b)
+        assert len(set(chances) & {token for token, _ in a}) >= 4  # the fifth may be the sixth there
+        for token, chance in a:
+            assert chance == pytest.approx(chances.get(token, chance), rel=0.05)
+
+
+def test_many_rows_and_a_long_tree(both: tuple[Eagle3Layer, Eagle3Layer]) -> None:
+    """More scratch rows than there is room for at first; what was there before stays."""
+    made = []
+    for layer in both:
+        steps = Steps(layer, 500, 1.0, 3)
+        steps.take(layer.features([torch.ones(4, 64)] * 3), [1, 2, 3, 4])
+        steps.root()
+        steps.branch([ROOT], [5], [[]])
+        for at in range(90):
+            chain = steps.branch([at], [at], [range(at + 1)])
+        again = steps.branch([ROOT], [5], [[]])
+        made.append([chain[0], again[0]])
+    for a, b in zip(*made, strict=True):
+        assert a[0][0] == b[0][0] and a[0][1] == pytest.approx(b[0][1], rel=0.1)
+
+
+@pytest.mark.parametrize("context", [3, 64, 300])
+def test_the_same_logits(context: int, both: tuple[Eagle3Layer, Eagle3Layer]) -> None:
+    quick, plain = both
     for a, b in zip(drafts(quick, context), drafts(plain, context), strict=True):
         torch.testing.assert_close(a, b, rtol=0.02, atol=0.03)

@@ -17,9 +17,10 @@ from ..graphs import Capture
 from ..heads import Eagle3Head
 from ..lean.kernels import Matrix
 from ..lean.native import draft_matrix
+from ..lean.panels import PanelMatrix
 from ..target import Target
 from .eagle3_graph import LARGEST, GraphCache
-from .eagle3_quick import QuickCache, QuickLayer, possible
+from .eagle3_quick import QuickCache, QuickLayer, fuse, possible
 
 Append = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 STEPS = 2  # draft steps timed behind one pass
@@ -78,8 +79,16 @@ class Eagle3Layer:
         weight = self.norms[name]
         return F.rms_norm(x, weight.shape, weight, self.head.eps)
 
-    def features(self, states: Sequence[Tensor]) -> Tensor:
-        """Fused states ``[T, H]`` of captured target states, each ``[T, target H]``."""
+    def features(self, states: Sequence[Tensor], rows: Sequence[int] | None = None) -> Tensor:
+        """Fused states ``[T, H]`` of captured target states, each ``[S, target H]``; ``rows``: the T
+        rows that are wanted, all by default."""
+        wanted = rows is not None and list(rows) != list(range(len(states[0])))
+        if self.quick is not None and isinstance(self.fuse, PanelMatrix):
+            chosen = rows if rows is not None and wanted else range(len(states[0]))
+            return fuse(self.fuse, [s.float().contiguous() for s in states], chosen)
+        if rows is not None and wanted:
+            index = torch.tensor(list(rows), device=self.device)
+            states = [s[index] for s in states]
         return self._apply(self.fuse, torch.cat([s.to(self.dtype) for s in states], dim=-1))
 
     def forward(
@@ -127,13 +136,15 @@ class Eagle3Layer:
         turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
         return (turned * scale if scale != 1.0 else turned).to(self.dtype)
 
-    def cache(self, capacity: int) -> Cache:
-        """A cache for a run; where graphs are recorded the last one given back, if it is large."""
+    def cache(self, capacity: int, warmth: float = 1.0, top: int = 1) -> Cache:
+        """A cache for a run; where graphs are recorded the last one given back, if it is large.
+        ``warmth``, ``top``: see ``QuickCache``."""
         free, self._free = self._free, None
         if isinstance(free, GraphCache) and free.rows >= capacity + LARGEST:
             free.used = 0
             return Cache(self, capacity, free)
-        return Cache(self, capacity)
+        quick = None if self.quick is None else QuickCache(self.quick, capacity, warmth, top)
+        return Cache(self, capacity, quick)
 
     def release(self, cache: Cache) -> None:
         """Take back a cache that a run is done with."""
@@ -161,17 +172,18 @@ class Eagle3Layer:
 
     @torch.inference_mode()
     def _measure(self, target: Target) -> float:
+        from .eagle3_steps import Steps
+
         session = target.open(64)
         session.prefill([0] * 16)
-        cache = Cache(self, 64)
+        steps = Steps(self, 64, 1.0, 8)
         state = torch.zeros(1, self.head.hidden, dtype=self.dtype, device=self.device)
-        mask = torch.ones(1, 1, dtype=torch.bool, device=self.device)
+        steps.take(state, [0])
 
         def draft() -> None:
-            for _ in range(STEPS):
-                cache.used = 0
-                logits = self.logits(self.forward(state, [0], [0], cache, mask))
-                logits.softmax(-1).topk(min(8, logits.shape[-1])).values.tolist()
+            steps.root()
+            for at in range(STEPS):
+                steps.branch([at - 1], [0], [range(at)])
 
         def verify() -> None:
             session.forward([0], [-1]).argmax(-1).tolist()

@@ -57,8 +57,13 @@ def library() -> ctypes.CDLL | None:
             ctypes.c_int64,
             ctypes.c_void_p,
         ]
-        for function in (found.run_layers, found.run_product, found.first_of_largest):
-            function.restype = None
+        found.run_draft.argtypes = [ctypes.c_void_p] * 3
+        found.run_fuse.argtypes = [
+            *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p),
+            *(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32),
+        ]
+        for name in ("run_layers", "run_product", "first_of_largest", "run_draft", "run_fuse"):
+            getattr(found, name).restype = None
         return found
     except (OSError, AttributeError, subprocess.SubprocessError):
         return None

@@ -160,19 +160,6 @@ class FastPass:
             epsilon=plan.epsilon,
         )
 
-    def draft(
-        self, x: Tensor, beside: Tensor, positions: Tensor, used: int, mask: Tensor, table: Tensor
-    ) -> Tensor:
-        """An EAGLE-3 layer over ``x [T, H]`` with ``beside [T, H]`` in front of it, behind ``used``
-        cached rows; ``mask [T, used + T]`` bool. Returns the new ``x``."""
-        self.x.copy_(x)
-        self._put(used, positions, table)
-        self.mask.fill_(-torch.inf)
-        self.mask[:, : mask.shape[1]].masked_fill_(mask, 0.0)
-        self._struct.beside = beside.data_ptr()
-        self._layers_through(0, 1)
-        return self.x.clone()
-
     def place(self, inputs: Tensor, length: int, block: Tensor, table: Tensor) -> None:
         """As ``Pass.place``."""
         self.ids.copy_(inputs[0])
@@ -211,12 +198,16 @@ class FastPass:
         out = torch.empty(self.rows, head.shape[0], dtype=head.dtype)
         return head.apply(self._final, out), states
 
-    def _layers_through(self, first: int, last: int) -> None:
-        threads = torch.get_num_threads()
+    def address(self, threads: int) -> int:
+        """Of the structure, with memory for so many threads."""
         if self._memory.numel() < threads * self._each:
             self._memory = torch.empty(threads * self._each, dtype=torch.uint8)
             self._struct.memory = self._memory.data_ptr()
-        self._run(ctypes.addressof(self._struct), first, last, threads)
+        return ctypes.addressof(self._struct)
+
+    def _layers_through(self, first: int, last: int) -> None:
+        threads = torch.get_num_threads()
+        self._run(self.address(threads), first, last, threads)
 
     def _norm(self) -> None:
         """The last norm: x * weight / sqrt(sum(x^2) + H * epsilon)."""

@@ -276,3 +276,5 @@ void first_of_largest(const float* x, int64_t t, int64_t n, int64_t* found) {
     }
 }
 }
+
+#include "draft.h"
