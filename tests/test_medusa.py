@@ -99,14 +99,52 @@ def test_an_adaptive_tree_follows_the_cost_of_a_pass(target: HFTarget, heads: st
     made = create("medusa", target, {"budget": 10}, head=heads)
     assert isinstance(made, Medusa)
 
-    def paths(cost: Any) -> int:
+    def paths(cost: Any, learned: tuple[float, int] = (0.0, 0)) -> int:
         context = Context(target, None, None, None, [1], pass_cost=cost)  # type: ignore[arg-type]
-        return len(made._paths(context, 3))
+        made.start(context)
+        made._growth.learn(*learned)
+        return len(made.paths(RATES))
 
     assert paths(lambda rows: 1.0) == 10
     # Expected tokens per cost with 0 to 4 nodes: 1, 1.364, 1.417, 1.423, 1.393.
     assert paths(lambda rows: 1.0 + 0.1 * (rows - 1)) == 3
     assert paths(lambda rows: float(rows)) == 0
+    # 36 promised and none kept: a tenth of what is promised is believed.
+    assert paths(lambda rows: 1.0 + 0.1 * (rows - 1), (36.0, 0)) == 0
+
+
+def test_an_adaptive_tree_is_that_of_the_round(target: HFTarget, heads: str) -> None:
+    """The same size, other shapes: where a head is sure, deep; where it is not, wide."""
+    params = SamplingParams(max_new_tokens=40, ignore_eos=True)
+    shapes = []
+    for adaptive in (True, False):
+        _, got = _run(target, heads, params, adaptive=adaptive, budget=6)
+        trees = [r.drafted.nodes for r in got.rounds if len(r.drafted.nodes) == 6]
+        assert len(trees) > 10
+        shapes.append({tuple(node.parent for node in tree) for tree in trees})
+    assert len(shapes[0]) > 1 == len(shapes[1])
+
+
+def test_heads_that_are_never_worth_it_are_asked_less_and_less(target: HFTarget, heads: str) -> None:
+    made = create("medusa", target, {}, head=heads)
+    assert isinstance(made, Medusa) and made.layer is not None
+    asked: list[int] = []
+    engine = Engine(target, pass_cost=lambda rows: float(rows))
+    rounds = 0
+    real = made.layer.logits
+
+    def logits(state: Tensor, count: int) -> Tensor:
+        asked.append(rounds)
+        return real(state, count)
+
+    made.layer.logits = logits  # type: ignore[method-assign]
+    try:
+        params = SamplingParams(max_new_tokens=40, ignore_eos=True)
+        for event in engine.generate(REPEAT, made, params, raw=True):
+            rounds += event.type == "verified"
+    finally:
+        made.layer.logits = real  # type: ignore[method-assign]
+    assert rounds == 40 and asked[:4] == [0, 2, 6, 14]
 
 
 def test_acceptance_is_counted_per_depth(target: HFTarget, heads: str) -> None:

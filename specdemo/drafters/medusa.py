@@ -14,9 +14,12 @@ from ..target import Target
 from ..verify import Verdict
 from . import trained
 from .base import Context, Drafter, check_settings, control
+from .growth import Growth
 from .medusa_layer import MedusaLayer
 from .none import EMPTY
 from .tree import best_size, sparse_tree
+
+LONGEST_PAUSE = 7  # rounds without asking the heads, when what they said was not worth a draft
 
 #: Used for heads without measured accuracies: a typical fall with depth and rank.
 TYPICAL = tuple(tuple(0.5 * 0.7**d * 0.35**r for r in range(10)) for d in range(8))
@@ -24,13 +27,15 @@ TYPICAL = tuple(tuple(0.5 * 0.7**d * 0.35**r for r in range(10)) for d in range(
 
 @dataclass
 class Medusa(Drafter):
-    """Drafts ``depth`` tokens deep with one head a depth, a sparse tree of at most ``budget`` nodes
-    chosen from the heads' measured accuracies.
+    """Drafts ``depth`` tokens deep with one head a depth, a sparse tree of at most ``budget`` nodes.
 
     Head i knows the target's state of the last pass and predicts the token i + 2 places on; the next
     token itself is the one the target committed, so the first head's guess is the first draft token.
-    ``adaptive``: the size of the tree with the best expected speed-up on this machine; no draft when
-    none is worth it."""
+
+    The tree is chosen from the heads' measured accuracies, the same one in every round (Cai et al.
+    2024, section 2.3.2); ``adaptive``: from the heads' probabilities in this round, as far as they
+    held in this run, with the size of the best expected speed-up on this machine, no draft when none
+    is worth it."""
 
     name: ClassVar[str] = "medusa"
     deterministic: ClassVar[bool] = True
@@ -43,6 +48,10 @@ class Medusa(Drafter):
     depth_tested: list[int] = field(default_factory=list, init=False, repr=False)
     depth_accepted: list[int] = field(default_factory=list, init=False, repr=False)
     _ready: bool = field(default=False, init=False, repr=False)
+    _growth: Growth = field(init=False, repr=False)
+    _hoped: float = field(default=0.0, init=False, repr=False)
+    _pause: int = field(default=0, init=False, repr=False)  # rounds that a fruitless one is followed by
+    _waiting: int = field(default=0, init=False, repr=False)
 
     @classmethod
     def build(cls, target: Target, settings: dict[str, Any], head: str = "", **resources: Any) -> Medusa:
@@ -60,22 +69,47 @@ class Medusa(Drafter):
     def start(self, context: Context) -> None:
         self._ready = len(context.prompt) > 1
         self.depth_tested, self.depth_accepted = [0] * self.depth, [0] * self.depth
+        costs = [0.0, *(context.pass_cost(rows) for rows in range(1, self.budget + 2))]
+        self._growth = Growth(self.budget, 0.0, costs)
+        self._pause = self._waiting = 0
 
     @torch.inference_mode()
     def propose(self, context: Context) -> Proposal:
         assert self.layer is not None
         depth = min(self.depth, context.room, self.layer.count)
+        self._hoped = 0.0
         if depth < 1 or not self._ready:
             return EMPTY
-        paths = self._paths(context, depth)
-        if not paths:
+        if self._waiting:
+            self._waiting -= 1
             return EMPTY
         states = context.session.hidden[self.final]
         # After prefill the last row is the last state; after a pass it is the last kept row's.
         at = context.kept[-1] if context.kept else len(states) - 1
-        deepest = max(len(path) for path in paths)
-        logits = self.layer.logits(states[at : at + 1], deepest)
-        found = logits.topk(min(self.top_k, logits.shape[-1]), dim=-1).indices.tolist()
+        logits = self.layer.logits(states[at : at + 1], depth)
+        warmth = context.params.temperature or 1.0
+        chances = (logits.float() / warmth).softmax(-1)
+        best = chances.topk(min(self.top_k, logits.shape[-1]), dim=-1)
+        paths = self.paths(best.values.tolist() if self.adaptive else self.rates(depth))
+        if not paths:
+            self._pause = self._waiting = min(2 * self._pause + 1, LONGEST_PAUSE)
+            return EMPTY
+        self._pause = 0
+        return self._tree(paths, best.indices.tolist())
+
+    def paths(self, rates: Sequence[Sequence[float]]) -> list[tuple[int, ...]]:
+        """The tree's paths (ranks per depth), likeliest first, from how likely the choices of each
+        depth and rank are; ``adaptive``: cut to what this machine's pass costs make worth it."""
+        found = sparse_tree(rates, self.budget)
+        if self.adaptive:
+            scores = [path_score(rates, path) for path in found]
+            found = found[: best_size(self._growth.trusted(scores), self._growth.costs.__getitem__)]
+            self._hoped = sum(scores[: len(found)])
+        return found
+
+    def _tree(self, paths: Sequence[tuple[int, ...]], found: Sequence[Sequence[int]]) -> Proposal:
+        """``found``: the heads' choices by depth and rank."""
+        assert self.layer is not None
         ids = self.layer.ids
         tokens: list[int] = []
         parents: list[int] = []
@@ -87,14 +121,6 @@ class Medusa(Drafter):
             parents.append(places[path[:-1]])
         return Proposal(tokens, parents)
 
-    def _paths(self, context: Context, depth: int) -> list[tuple[int, ...]]:
-        """The static tree, cut to what this machine's pass costs make worth it."""
-        rates = self.rates(depth)
-        paths = sparse_tree(rates, self.budget)
-        if self.adaptive:
-            paths = paths[: best_size([path_score(rates, p) for p in paths], context.pass_cost)]
-        return paths
-
     def rates(self, depth: int) -> list[list[float]]:
         """Accuracy per depth and rank, as measured when the heads were trained."""
         assert self.layer is not None
@@ -104,6 +130,7 @@ class Medusa(Drafter):
     def observe(self, context: Context, proposal: Proposal, verdict: Verdict) -> None:
         """Count accepted and tested drafts per depth: what the page shows of the heads' weakness."""
         self._ready = True
+        self._growth.learn(self._hoped, len(verdict.path))
         accepted = len(verdict.path)
         node = verdict.path[-1] if verdict.path else ROOT
         for depth in range(min(accepted, self.depth)):

@@ -86,6 +86,7 @@ def _medusa(parser: argparse.ArgumentParser) -> None:
     _data(parser)
     parser.add_argument("--tokens", type=int, default=1_000_000, help="rows to see in all")
     parser.add_argument("--heads", type=int, default=3)
+    _start(parser)
     parser.add_argument("--rate", type=float, default=5e-4, help="learning rate")
     parser.add_argument("--batch-tokens", type=int, default=512)
     parser.add_argument("--evaluate-every", type=int, default=50_000)

@@ -206,6 +206,7 @@ def _medusa(args: argparse.Namespace) -> None:
         folder(args.out, "medusa"),
         model.device,
         _stops(model),
+        args.start,
     )
     figures = trainer.run()
     print(trainer.short(figures))

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -69,8 +70,10 @@ class Trainer(Training):
         folder: Path,
         device: torch.device,
         eos: Sequence[int] = (),
+        start: Path | None = None,
     ) -> None:
-        """``output`` ``[V, H]``: the target's output head."""
+        """``output`` ``[V, H]``: the target's output head. ``start``: the folder of published heads
+        of the same sizes to go on from, instead of the closed form."""
         super().__init__()
         self.store, self.plan, self.device = store, plan, device
         self.target_head = output.to(device)
@@ -81,7 +84,10 @@ class Trainer(Training):
         self.checkpoint = Checkpoint(folder)
         self.random.seed(plan.seed)
         if not self.checkpoint.file.exists():
-            self._warm_start()
+            if start is None:
+                self._warm_start()
+            else:
+                self._go_on_from(start)
         self.optimiser = torch.optim.AdamW(
             self.heads.parameters(), lr=plan.rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
         )
@@ -121,6 +127,18 @@ class Trainer(Training):
         for index, fit in enumerate(fits):
             self.heads.output[index] = self.rows @ fit.solve(0.02).to(self.device)
         self.checkpoint.log(event="warm start", rows=seen, plan=asdict(self.plan))
+
+    @torch.no_grad()
+    def _go_on_from(self, published: Path) -> None:
+        """Raises ``FileNotFoundError``; ``RuntimeError`` or ``KeyError`` for heads of other sizes."""
+        tensors = load_file(published / "medusa_lm_head.safetensors")
+        self.vocabulary = tensors["d2t"] + torch.arange(len(tensors["d2t"]))
+        self.rows = self.target_head[self.vocabulary.to(self.device)]
+        for index in range(self.plan.heads):
+            self.heads.weight[index].copy_(tensors[f"{index}.0.linear.weight"])
+            self.heads.bias[index].copy_(tensors[f"{index}.0.linear.bias"])
+            self.heads.output[index].copy_(tensors[f"{index}.1.weight"])
+        self.checkpoint.log(event="goes on from published heads", plan=asdict(self.plan))
 
     def loss(self, group: Sequence[Sample]) -> Tensor:
         x, later = self._states(group)
