@@ -113,7 +113,9 @@ class Engine:
             parents = [-1, *(parent + 1 for parent in proposal.parents)]
             logits = session.forward(tokens, parents)  # [1 + nodes, V]
             target_ms = watch.lap()
-            scores = penalise(logits, params, context.prompt, context.output, proposal.prefixes())
+            scores = logits
+            if params.penalised:
+                scores = penalise(logits, params, context.prompt, context.output, proposal.prefixes())
             p = rows_of(scores, params)
             verdict = verify(proposal, rule_rows(rule, p, scores, params), rule, context.chooser)
             context.kept = [0, *(node + 1 for node in verdict.path)]

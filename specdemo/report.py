@@ -80,7 +80,7 @@ class Reporter:
         params = self.context.params
         eos = frozenset[int]() if params.ignore_eos else self.engine.target.eos_ids
         self.output = Output(eos, params.stop, params.max_new_tokens, self.context_left)
-        self._detokenizer = Detokenizer(self.engine.target.tokenizer)
+        self._detokenizer = Detokenizer(self.engine.target.tokenizer, self.pieces.whole)
         self._drift = None if self.rule.lossless else Drift(params.greedy)
 
     @property

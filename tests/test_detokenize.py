@@ -62,8 +62,13 @@ def tokenizer(request: pytest.FixtureRequest, bytes_tokenizer: Any, fallback_tok
 
 
 def pieces_of(tokenizer: Any, ids: list[int]) -> list[str]:
+    """By the window alone; what is known of single tokens must not change a piece."""
     detokenizer = Detokenizer(tokenizer)
-    return [detokenizer.push(token) for token in ids]
+    pieces = [detokenizer.push(token) for token in ids]
+    if not isinstance(tokenizer, Counting):
+        knowing = Detokenizer(tokenizer, Pieces(tokenizer).whole)
+        assert [knowing.push(token) for token in ids] == pieces
+    return pieces
 
 
 def decoded(tokenizer: Any, ids: list[int]) -> str:
@@ -149,6 +154,17 @@ def test_the_window_stays_short(tokenizer: Any, text: str) -> None:
     counting = Counting(tokenizer)
     assert "".join(pieces_of(counting, ids)) == text * 60
     assert counting.longest <= 16
+
+
+def test_texts_of_tokens_add_up_only_where_bytes_stand_side_by_side(
+    bytes_tokenizer: Any, fallback_tokenizer: Any
+) -> None:
+    known = Pieces(bytes_tokenizer).whole
+    assert known(bytes_tokenizer.encode("a")[0]) == "a"
+    assert known(bytes_tokenizer.eos_token_id) == ""
+    assert known(bytes_tokenizer.encode("🚀")[0]) is None  # a part of a character
+    the = fallback_tokenizer.convert_tokens_to_ids("▁the")
+    assert Pieces(fallback_tokenizer).whole(the) is None  # its space goes at the beginning of a text
 
 
 # Single tokens, as draft tokens and alternatives are shown.

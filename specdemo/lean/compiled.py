@@ -56,6 +56,7 @@ def library() -> ctypes.CDLL | None:
             ctypes.c_int64,
             ctypes.c_int64,
             ctypes.c_void_p,
+            ctypes.c_int32,
         ]
         found.run_draft.argtypes = [ctypes.c_void_p] * 3
         found.run_fuse.argtypes = [
@@ -94,7 +95,8 @@ def largest(rows: Tensor) -> list[int]:
     if found is not None:
         rows = rows.contiguous()
         made = torch.empty(rows.shape[0], dtype=torch.int64)
-        found.first_of_largest(rows.data_ptr(), *rows.shape, made.data_ptr())
+        threads = torch.get_num_threads()
+        found.first_of_largest(rows.data_ptr(), *rows.shape, made.data_ptr(), threads)
         tokens = made.tolist()
     if min(tokens, default=-1) < 0:  # no kernel, or a row of NaN
         tokens = rows.argmax(-1).tolist()

@@ -104,19 +104,22 @@ class LeanSession(Session):
         assert logits is not None
         return logits
 
-    @torch.inference_mode()
     def keep(self, rows: Sequence[int]) -> None:
-        start, count = self.length, len(rows)
-        moved = next((i for i, row in enumerate(rows) if i != row), count)
-        if moved < count:  # rows in front of ``moved`` are in place already
-            keys, values = self._arena.keys, self._arena.values
-            index = torch.tensor(rows[moved:], device=keys.device) + start
-            if self.target.fast is not None:
-                fast_pass.move_keys(keys, index, start + moved)
-            else:
-                keys[..., start + moved : start + count] = keys.index_select(3, index)
-            values[:, :, start + moved : start + count] = values.index_select(2, index)
-        self.length = start + count
+        moved = next((i for i, row in enumerate(rows) if i != row), len(rows))
+        if moved < len(rows):  # those in front are in place already
+            self._move(rows[moved:], self.length + moved)
+        self.length += len(rows)
+
+    @torch.inference_mode()
+    def _move(self, rows: Sequence[int], to: int) -> None:
+        """Copy rows of the last pass to those from ``to`` on."""
+        keys, values = self._arena.keys, self._arena.values
+        index = torch.tensor(rows, device=keys.device) + self.length
+        if self.target.fast is not None:
+            fast_pass.move_keys(keys, index, to)
+        else:
+            keys[..., to : to + len(rows)] = keys.index_select(3, index)
+        values[:, :, to : to + len(rows)] = values.index_select(2, index)
 
     def crop(self, length: int) -> None:
         if not 0 <= length <= self.length:

@@ -257,22 +257,31 @@ void run_product(const Matrix* m, const float* x, float* y, int64_t t, char* mem
 }
 
 // The index of the largest of n numbers, the first of equal ones, for each of t rows; -1 for a row of NaN.
-void first_of_largest(const float* x, int64_t t, int64_t n, int64_t* found) {
-    for (int64_t i = 0; i < t; i++, x += n) {
-        __m512 most[4];
-        for (auto& m : most) m = _mm512_set1_ps(-INFINITY);
-        int64_t at = 0;
-        for (; at + 64 <= n; at += 64)
-            for (int v = 0; v < 4; v++) most[v] = _mm512_max_ps(most[v], _mm512_loadu_ps(x + at + 16 * v));
-        float peak = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3])));
-        for (; at < n; at++) peak = x[at] > peak ? x[at] : peak;
-        found[i] = -1;
-        for (at = 0; at + 16 <= n && found[i] < 0; at += 16) {
-            const __mmask16 same = _mm512_cmp_ps_mask(_mm512_loadu_ps(x + at), _mm512_set1_ps(peak), _CMP_EQ_OQ);
-            if (same) found[i] = at + __builtin_ctz(same);
+// A thread takes the part of a row that it wrote as a product: it has that in its own caches.
+void first_of_largest(const float* rows, int64_t t, int64_t n, int64_t* found, int32_t threads) {
+    for (int64_t i = 0; i < t; i++) found[i] = -1;
+#pragma omp parallel num_threads(threads)
+    {
+        const int64_t me = omp_get_thread_num(), all = omp_get_num_threads(), blocks = (n + PANEL - 1) / PANEL;
+        const int64_t first = blocks * me / all * PANEL, last = me + 1 < all ? blocks * (me + 1) / all * PANEL : n;
+        for (int64_t i = 0; i < t; i++) {
+            const float* x = rows + i * n;
+            __m512 most[4];
+            for (auto& m : most) m = _mm512_set1_ps(-INFINITY);
+            int64_t at = first, here = -1;
+            for (; at + 64 <= last; at += 64)
+                for (int v = 0; v < 4; v++) most[v] = _mm512_max_ps(most[v], _mm512_loadu_ps(x + at + 16 * v));
+            float peak = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3])));
+            for (; at < last; at++) peak = x[at] > peak ? x[at] : peak;
+            for (at = first; at + 16 <= last && here < 0; at += 16) {
+                const __mmask16 same = _mm512_cmp_ps_mask(_mm512_loadu_ps(x + at), _mm512_set1_ps(peak), _CMP_EQ_OQ);
+                if (same) here = at + __builtin_ctz(same);
+            }
+            for (; at < last && here < 0; at++)
+                if (x[at] == peak) here = at;
+#pragma omp critical
+            if (here >= 0 && (found[i] < 0 || peak > x[found[i]] || (peak == x[found[i]] && here < found[i]))) found[i] = here;
         }
-        for (; at < n && found[i] < 0; at++)
-            if (x[at] == peak) found[i] = at;
     }
 }
 }
