@@ -13,7 +13,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from .target import Session, Target
 ROWS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32)
 CONTEXTS = (64, 1024)  # tokens in the cache while measuring: attention makes wide passes dearer
 TURNS = 7
-_VERSION = 6  # of what a file holds; raise it when passes change their cost
+_VERSION = 7  # of what a file holds; raise it when passes change their cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def pass_cost(target: Target) -> ByContext:
 
 def measure(target: Target, context: int = CONTEXTS[0]) -> dict[int, float]:
     """Time of a chain pass by rows behind ``context`` tokens, relative to one row, never falling with
-    the number of rows (a wider pass that seems cheaper is noise).
+    the number of rows (a wider pass that seems cheaper is noise, see ``rising``).
 
     Every turn times each number of rows next to one row, and the median of turns counts: a machine that
     changes its speed, or has other work, changes both."""
@@ -98,12 +98,20 @@ def measure(target: Target, context: int = CONTEXTS[0]) -> dict[int, float]:
         turns = [[_ratio(target, session, rows) for rows in ROWS] for _ in range(TURNS)]
     finally:
         session.close()
-    result: dict[int, float] = {}
-    least = 1.0
-    for rows, ratios in zip(ROWS, zip(*turns, strict=True), strict=True):
-        least = max(least, statistics.median(ratios)) if rows > 1 else 1.0
-        result[rows] = round(least, 3)
-    return result
+    ratios = [statistics.median(column) for column in zip(*turns, strict=True)]
+    return dict(zip(ROWS, (round(value, 3) for value in rising([1.0, *ratios[1:]])), strict=True))
+
+
+def rising(values: Sequence[float]) -> list[float]:
+    """The nearest numbers that never fall and never lie below the first (which stays as it is): where
+    they fell, neighbours share their mean. A spike must not make all that comes after it dear."""
+    first, blocks = values[0], [[values[0], 1]]
+    for value in values[1:]:
+        blocks.append([max(value, first), 1])
+        while len(blocks) > 2 and blocks[-2][0] > blocks[-1][0]:
+            (high, many), (low, more) = blocks[-2:]
+            blocks[-2:] = [[(high * many + low * more) / (many + more), many + more]]
+    return [value for value, count in blocks for _ in range(int(count))]
 
 
 def _ratio(target: Target, session: Session, rows: int) -> float:

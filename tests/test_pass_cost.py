@@ -12,7 +12,7 @@ from helpers import target_of
 from specdemo import pass_cost
 from specdemo.drafters import create
 from specdemo.engine import Engine
-from specdemo.pass_cost import ROWS, ByContext, Measured, measure
+from specdemo.pass_cost import ROWS, ByContext, Measured, measure, rising
 from specdemo.run import Run
 from specdemo.sampling import SamplingParams
 
@@ -45,6 +45,20 @@ def test_the_engine_asks_for_the_cost_behind_its_prompt(tiny_llama: Any) -> None
         engine.generate("Hello", create("none", engine.target), SamplingParams(max_new_tokens=5))
     )
     assert run.started is not None and asked == [run.started.prompt_tokens + 5]
+
+
+@pytest.mark.parametrize(
+    ("measured", "kept"),
+    [
+        ([1.0, 1.1, 1.2], [1.0, 1.1, 1.2]),
+        ([1.0, 0.8, 0.9, 1.3], [1.0, 1.0, 1.0, 1.3]),
+        ([1.0, 1.8, 1.2, 1.2, 2.0], [1.0, 1.4, 1.4, 1.4, 2.0]),
+        ([1.0, 1.2, 1.6, 1.0], [1.0, 1.2, 1.3, 1.3]),
+        ([1.0], [1.0]),
+    ],
+)
+def test_a_spike_is_shared_by_its_neighbours(measured: list[float], kept: list[float]) -> None:
+    assert rising(measured) == pytest.approx(kept)
 
 
 def test_measured_relative_to_one_row_and_never_falling(tiny_llama: Any) -> None:
