@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from ..lean import compiled, panels
-from ..lean.fast_pass import FastPass, Layers, keys_shape
-from ..lean.passes import LOG2_E
+from ..lean.fast_pass import FastPass, Layers, ends_of, keys_shape
 from ..lean.plan import Plan
 from ..lean.session import rotations
 from ..lean.weights import Layer, Weights, paired
@@ -91,18 +90,8 @@ class QuickLayer:
         self.layers = Layers([made], norm(inner + "input_layernorm"))
 
 
-class DraftStruct(ctypes.Structure):
-    """``Draft`` of draft.h."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("table", "turns", "norm", "head")),
-        ("query_scale", ctypes.c_float),
-        *((name, ctypes.c_int32) for name in ("wide_table", "top", "threads")),
-    )
-
-
 class StepStruct(ctypes.Structure):
-    """``Step`` of draft.h."""
+    """``Step`` of steps.h."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("tokens", "positions", "from_", "to", "reach", "more")),
@@ -151,17 +140,7 @@ class QuickCache:
         self.turns = rotations(weights.frequencies.float().cpu(), rows, weights.rope_scale)
         self.outputs = torch.zeros(1 + WIDEST, plan.hidden)
         self._shapes: dict[tuple[int, int], Shape] = {}
-        assert isinstance(weights.head, panels.PanelMatrix)
-        self._draft = DraftStruct(
-            table=weights.table.data_ptr(),
-            turns=self.turns.data_ptr(),
-            norm=weights.norm.data_ptr(),
-            head=ctypes.addressof(weights.head.struct),
-            query_scale=plan.scale * LOG2_E,
-            wide_table=weights.table.dtype == torch.float32,
-            top=self.top,
-            threads=torch.get_num_threads(),
-        )
+        self._ends = ends_of(weights, self.turns, self.top)
         found = compiled.library()
         assert found is not None
         self._run = found.run_draft
@@ -201,7 +180,7 @@ class QuickCache:
             len(more) // 2,
             first,
         )
-        self._run(ctypes.addressof(self._draft), shape.address, ctypes.addressof(step))
+        self._run(ctypes.addressof(self._ends), shape.address, ctypes.addressof(step))
         self.used += count
         scored = count - first
         if not scored:

@@ -58,12 +58,18 @@ def library() -> ctypes.CDLL | None:
             ctypes.c_void_p,
             ctypes.c_int32,
         ]
-        found.run_draft.argtypes = [ctypes.c_void_p] * 3
+        found.run_draft.argtypes = found.run_block.argtypes = [ctypes.c_void_p] * 3
+        found.move_rows.argtypes = [
+            *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
+        ]
         found.run_fuse.argtypes = [
             *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p),
             *(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32),
         ]
-        for name in ("run_layers", "run_product", "first_of_largest", "run_draft", "run_fuse"):
+        for name in (
+            *("run_layers", "run_product", "first_of_largest"),
+            *("run_block", "run_draft", "run_fuse", "move_rows"),
+        ):
             getattr(found, name).restype = None
         return found
     except (OSError, AttributeError, subprocess.SubprocessError):

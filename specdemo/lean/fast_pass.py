@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .compiled import library
@@ -36,7 +35,7 @@ class LayerStruct(ctypes.Structure):
 
 _POINTERS = (
     *("layers", "x", "turn_q", "turn_k", "slots", "mask", "keys", "values"),
-    *("qkv", "attended", "wide", "inner", "beside", "memory"),
+    *("qkv", "attended", "wide", "inner", "beside", "captured", "memory"),
 )
 _SIZES = (
     *("each", "rows", "hidden", "heads", "kv_heads", "head_dim", "inner_size"),
@@ -54,6 +53,42 @@ class PassStruct(ctypes.Structure):
     )
 
 
+class EndsStruct(ctypes.Structure):
+    """``Ends`` of steps.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("table", "turns", "norm", "head")),
+        ("query_scale", ctypes.c_float),
+        *((name, ctypes.c_int32) for name in ("wide_table", "top", "threads")),
+    )
+
+
+class BlockStruct(ctypes.Structure):
+    """``Block`` of steps.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("tokens", "positions", "parents", "captured")),
+        *((name, ctypes.c_int64) for name in ("length", "layers")),
+        *((name, ctypes.c_void_p) for name in ("final", "logits", "memory")),
+    )
+
+
+def ends_of(weights: Weights, turns: Tensor, top: int = 0) -> EndsStruct:
+    """``turns``: complex64 ``[positions, D/2]``, which must outlive the structure, as the weights must.
+    ``top``: candidates of a draft step."""
+    assert isinstance(weights.head, PanelMatrix)
+    return EndsStruct(
+        table=weights.table.data_ptr(),
+        turns=turns.data_ptr(),
+        norm=weights.norm.data_ptr(),
+        head=ctypes.addressof(weights.head.struct),
+        query_scale=weights.plan.scale * LOG2_E,
+        wide_table=weights.table.dtype == torch.float32,
+        top=top,
+        threads=torch.get_num_threads(),
+    )
+
+
 def possible(weights: Weights) -> bool:
     """Whether the kernels take these weights."""
     plan = weights.plan
@@ -66,6 +101,8 @@ def possible(weights: Weights) -> bool:
         and plan.hidden % PANEL == 0
         and plan.inner % PANEL == 0
         and all(x.output.bias is None for x in weights.layers if isinstance(x.output, PanelMatrix))
+        and weights.table.dtype in (torch.bfloat16, torch.float32)
+        and weights.table.is_contiguous()
     )
 
 
@@ -93,13 +130,6 @@ def keys_shape(layers: int, kv_heads: int, rows: int, head_dim: int) -> tuple[in
     return (layers, kv_heads, rows // KEY_UNIT, head_dim, KEY_UNIT)
 
 
-def move_keys(keys: Tensor, rows: Tensor, start: int) -> None:
-    """Copy the cached keys of ``rows`` (int64) to the rows from ``start`` on."""
-    blocks = keys.transpose(2, 3)  # [layers, M, D, rows / 64, 64]
-    to = torch.arange(start, start + len(rows))
-    blocks[..., to // KEY_UNIT, to % KEY_UNIT] = blocks[..., rows // KEY_UNIT, rows % KEY_UNIT]
-
-
 class FastPass:
     """One shape of the forward; see ``passes.Pass``."""
 
@@ -114,13 +144,9 @@ class FastPass:
     ) -> None:
         plan = weights.plan
         self.weights, self.rows, self.keys = weights, rows, keys
-        self.ids = torch.zeros(rows, dtype=torch.int64)
         self.slots = torch.zeros(rows, dtype=torch.int64)
-        self._offsets = torch.arange(rows)
         self.mask = torch.zeros(rows, keys)
         self.x = torch.zeros(rows, plan.hidden)
-        self._final = torch.zeros(rows, plan.hidden)
-        self._size = torch.zeros(rows, 1)
         pairs, width = plan.head_dim // 2, (plan.heads + 2 * plan.kv_heads) * plan.head_dim
         self._turn_q = torch.zeros(rows, pairs, dtype=torch.complex64)
         self._turn_k = torch.zeros(rows, pairs, dtype=torch.complex64)
@@ -139,7 +165,8 @@ class FastPass:
         self._layers = layers
         found = library()
         assert found is not None
-        self._run = found.run_layers
+        self._run, self._move = found.run_block, found.move_rows
+        self._ends: tuple[Tensor, EndsStruct] | None = None
         tensors = {
             **self._buffers,
             **{"x": self.x, "turn_q": self._turn_q, "turn_k": self._turn_k, "slots": self.slots},
@@ -160,43 +187,54 @@ class FastPass:
             epsilon=plan.epsilon,
         )
 
-    def place(self, inputs: Tensor, length: int, block: Tensor, table: Tensor) -> None:
-        """As ``Pass.place``."""
-        self.ids.copy_(inputs[0])
-        self._put(length, inputs[1], table)
-        self.mask[:, length:] = -torch.inf
-        self.mask[:, :length] = 0.0
-        self.mask[:, length : length + self.rows] = block
-
-    def _put(self, length: int, positions: Tensor, table: Tensor) -> None:
-        """The rows go behind ``length`` cached ones and are turned as ``positions`` say."""
-        torch.add(self._offsets, length, out=self.slots)
-        torch.index_select(table, 0, positions, out=self._turn_k)
-        torch.mul(self._turn_k, self.weights.plan.scale * LOG2_E, out=self._turn_q)
-        self._struct.length = length + self.rows
-
     def run(
-        self, layers: int, want: Sequence[int], logits: bool
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        parents: Sequence[int],
+        length: int,
+        turns: Tensor,
+        layers: int,
+        want: Sequence[int],
+        logits: bool,
     ) -> tuple[Tensor | None, dict[int, Tensor]]:
-        """As ``Pass.run``."""
-        weights, states = self.weights, {}
-        self.x.copy_(F.embedding(self.ids, weights.table))
-        done = 0
-        for end in sorted({*(layer for layer in want if layer < layers), layers}):
-            self._layers_through(done, end)
-            done = end
-            if end in want and end < weights.plan.layers:
-                states[end] = self.x.clone()
-        last = weights.plan.layers
-        if logits or last in want:
-            self._norm()
-        if last in want:
-            states[last] = self._final.clone()
-        if not logits:
-            return None, states
-        head = weights.head
-        out = torch.empty(self.rows, head.shape[0], dtype=head.dtype)
-        return head.apply(self._final, out), states
+        """The rows ``tokens`` behind ``length`` cached ones; ``parents``: earlier rows, -1 for the last
+        cached one. ``turns``: rotations ``[positions, D/2]``. Otherwise as ``Pass.run``."""
+        weights, count = self.weights, self.rows
+        plan, head = weights.plan, weights.head
+        last, threads = plan.layers, torch.get_num_threads()
+        if self._ends is None or self._ends[0] is not turns or self._ends[1].threads != threads:
+            self._ends = turns, ends_of(weights, turns)
+        numbers = (ctypes.c_int64 * (3 * count))(*tokens, *positions, *parents)
+        start = ctypes.addressof(numbers)
+        states = {layer: torch.empty(count, plan.hidden) for layer in want if layer < layers}
+        places = (ctypes.c_void_p * layers)()
+        for layer, state in states.items():
+            places[layer] = state.data_ptr()
+        final = torch.empty(count, plan.hidden) if logits or last in want else None
+        out = torch.empty(count, head.shape[0]) if logits else None
+        memory = torch.empty(threads * rows_bytes(count, plan.hidden), dtype=torch.uint8)
+        block = BlockStruct(
+            tokens=start,
+            positions=start + 8 * count,
+            parents=start + 16 * count,
+            captured=ctypes.addressof(places),
+            length=length,
+            layers=layers,
+            final=None if final is None else final.data_ptr(),
+            logits=None if out is None else out.data_ptr(),
+            memory=memory.data_ptr(),
+        )
+        self._run(ctypes.addressof(self._ends[1]), self.address(threads), ctypes.addressof(block))
+        if final is not None and last in want:
+            states[last] = final
+        return out, states
+
+    def move(self, rows: Sequence[int], to: int) -> None:
+        """Copy cached rows, ascending and behind ``to``, to those from ``to`` on, in all layers."""
+        numbers = (ctypes.c_int64 * len(rows))(*rows)
+        layers = self.weights.plan.layers
+        self._move(self.address(1), layers, ctypes.addressof(numbers), len(rows), to)
 
     def address(self, threads: int) -> int:
         """Of the structure, with memory for so many threads."""
@@ -204,17 +242,6 @@ class FastPass:
             self._memory = torch.empty(threads * self._each, dtype=torch.uint8)
             self._struct.memory = self._memory.data_ptr()
         return ctypes.addressof(self._struct)
-
-    def _layers_through(self, first: int, last: int) -> None:
-        threads = torch.get_num_threads()
-        self._run(self.address(threads), first, last, threads)
-
-    def _norm(self) -> None:
-        """The last norm: x * weight / sqrt(sum(x^2) + H * epsilon)."""
-        plan = self.weights.plan
-        torch.linalg.vector_norm(self.x, dim=-1, keepdim=True, out=self._size)
-        self._size.square_().add_(plan.hidden * plan.epsilon).sqrt_()
-        torch.mul(self.x, self.weights.norm, out=self._final).div_(self._size)
 
 
 __all__ = ["FastPass", "Layers", "possible"]

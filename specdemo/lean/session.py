@@ -114,11 +114,12 @@ class LeanSession(Session):
     def _move(self, rows: Sequence[int], to: int) -> None:
         """Copy rows of the last pass to those from ``to`` on."""
         keys, values = self._arena.keys, self._arena.values
+        made = next(iter(self._arena.passes.values()))
+        if isinstance(made, FastPass):
+            made.move([self.length + row for row in rows], to)
+            return
         index = torch.tensor(rows, device=keys.device) + self.length
-        if self.target.fast is not None:
-            fast_pass.move_keys(keys, index, to)
-        else:
-            keys[..., to : to + len(rows)] = keys.index_select(3, index)
+        keys[..., to : to + len(rows)] = keys.index_select(3, index)
         values[:, :, to : to + len(rows)] = values.index_select(2, index)
 
     def crop(self, length: int) -> None:
@@ -148,23 +149,31 @@ class LeanSession(Session):
         arena, count = self._arena, len(tokens)
         fill = width - count
         positions = [self.length + depth for depth in depths(parents)]
-        rows = [[*tokens, *[tokens[-1]] * fill], [*positions, *[self.length] * fill]]
-        inputs = torch.tensor(rows).to(arena.keys.device, non_blocking=True)  # [2, T]
+        rows = [*tokens, *[tokens[-1]] * fill], [*positions, *[self.length] * fill]
         current = arena.at(self.target, width, self.length)
-        current.place(inputs, self.length, self._block(parents, width), arena.turns)
-        capture = self.target.capture
-        if capture is None or not logits:
-            out, states = current.run(layers, want, logits)
+        if isinstance(current, FastPass):
+            above = [*parents, *[-1] * fill]
+            out, states = current.run(*rows, above, self.length, arena.turns, layers, want, logits)
         else:
-            key = (width, current.keys, layers, want)
-            if key not in arena.recorded:
-                arena.recorded[key] = capture(lambda: current.run(layers, want, logits))
-            out, states = arena.recorded[key]()
-            # A recorded pass fills the same tensors every time: what leaves it is a copy.
-            out = out if out is None else out.clone()
-            states = {layer: state.clone() for layer, state in states.items()}
+            inputs = torch.tensor(rows).to(arena.keys.device, non_blocking=True)  # [2, T]
+            current.place(inputs, self.length, self._block(parents, width), arena.turns)
+            out, states = self._replayed(current, layers, want, logits)
         self.hidden = {layer: state[:count] for layer, state in states.items()}
         return None if out is None else out[:count]
+
+    def _replayed(
+        self, current: Pass, layers: int, want: tuple[int, ...], logits: bool
+    ) -> tuple[Tensor | None, dict[int, Tensor]]:
+        """``current`` run; where graphs are recorded, as a replay."""
+        recorded, capture = self._arena.recorded, self.target.capture
+        if capture is None or not logits:
+            return current.run(layers, want, logits)
+        key = (current.rows, current.keys, layers, want)
+        if key not in recorded:
+            recorded[key] = capture(lambda: current.run(layers, want, logits))
+        out, states = recorded[key]()
+        # A recorded pass fills the same tensors every time: what leaves it is a copy.
+        return out.clone(), {layer: state.clone() for layer, state in states.items()}
 
     def _block(self, parents: Sequence[int], width: int) -> Tensor:
         """``[T, T]``: 0 where a row sees another row of the block, -inf elsewhere."""
@@ -175,8 +184,7 @@ class LeanSession(Session):
         seen = torch.eye(width, dtype=torch.bool)
         seen[: len(parents), : len(parents)] = tree_mask(parents)
         block = torch.zeros(width, width).masked_fill_(~seen, -torch.inf)
-        kept = torch.float32 if self.target.fast is not None else self._arena.keys.dtype
-        block = block.to(self._arena.turns.device, kept)
+        block = block.to(self._arena.turns.device, self._arena.keys.dtype)
         if chain:
             chains[len(parents), width] = block
         return block

@@ -30,6 +30,7 @@ struct Pass {
     uint16_t *keys, *values;  // fp16, [layers, M, rows / 64, D, 64] and [layers, M, rows, D]
     float *qkv, *attended, *wide, *inner;  // [T, ...]
     const float* beside;  // [T, H], what EAGLE-3 puts in front of x for queries, keys and values; or null
+    float* const* captured;  // [layers]: where the state in front of a layer goes, or null; or null
     char* memory;         // of the threads, `each` bytes a thread
     int64_t each, rows, hidden, heads, kv_heads, head_dim, inner_size, mask_stride, cache_rows, length;
     float epsilon;
@@ -213,6 +214,8 @@ void layer(const Pass& p, int64_t index, int64_t me, int64_t all) {
         prepare(m.kind, x, t * m.k, rows);
         return rows;
     };
+    if (float* kept = p.captured ? p.captured[index] : nullptr)  // x stays as it is until the next but one barrier
+        std::memcpy(kept + first(t) * h, p.x + first(t) * h, 4 * h * (last(t) - first(t)));
     const int64_t panels = w.qkv.n / PANEL;
     product<false>(normed(w.norm_in, w.qkv, p.beside), t, w.qkv, p.qkv, width, first(panels), last(panels));
 #pragma omp barrier
@@ -286,4 +289,4 @@ void first_of_largest(const float* rows, int64_t t, int64_t n, int64_t* found, i
 }
 }
 
-#include "draft.h"
+#include "steps.h"

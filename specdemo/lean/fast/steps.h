@@ -1,16 +1,27 @@
-// A step of an EAGLE-3 draft in one call: embeddings, the layer, the last norm, the output head, the
-// likeliest tokens. A step takes some tenths of a millisecond, so what lies between them counts.
+// A whole pass of a model, and a step of an EAGLE-3 draft, in one call each: embeddings, layers, the last
+// norm, the output head, and for a draft the likeliest tokens. What lies between them counts where a pass
+// takes a few milliseconds.
 #pragma once
 
 extern "C" {
 
-struct Draft {
-    const void* table;  // [V, H] embeddings of the target: bf16, or fp32 where `wide_table`
-    const float* turns; // complex [positions, D/2]
-    const float* norm;  // [H], times sqrt(H): in front of the output head
+// What is in front of the layers and behind them.
+struct Ends {
+    const void* table;   // [V, H] embeddings: bf16, or fp32 where `wide_table`
+    const float* turns;  // complex [positions, D/2]
+    const float* norm;   // [H], times sqrt(H): in front of the output head
     const Matrix* head;
     float query_scale;
     int32_t wide_table, top, threads;
+};
+
+// T rows of a pass behind `length` cached ones: [T] each, `parents`: earlier rows, -1 for the cache's last.
+struct Block {
+    const int64_t *tokens, *positions, *parents;
+    float* const* captured;  // [layers]: where the state in front of a layer goes, [T, H], or null
+    int64_t length, layers;
+    float *final, *logits;  // [T, H], [T, V]; either may be null
+    char* memory;           // of the head's product
 };
 
 // What a step's rows are. All [T]: `from` and `to`: rows of the states that a row starts from and that its
@@ -31,7 +42,7 @@ struct Step {
 
 namespace {
 
-void embed(const Draft& d, int64_t token, int64_t n, float* out) {
+void embed(const Ends& d, int64_t token, int64_t n, float* out) {
     if (d.wide_table) return (void)std::memcpy(out, (const float*)d.table + token * n, 4 * n);
     const uint16_t* row = (const uint16_t*)d.table + token * n;
     for (int64_t i = 0; i < n; i += VECTOR) {
@@ -40,14 +51,20 @@ void embed(const Draft& d, int64_t token, int64_t n, float* out) {
     }
 }
 
-void look(const Pass& p, const Step& s) {
-    float* mask = (float*)p.mask;
-    const int64_t reach = (p.length + KEYS - 1) / KEYS * KEYS;
-    for (int64_t t = 0; t < p.rows; t++) {
-        float* row = mask + t * p.mask_stride;
-        for (int64_t i = 0; i < reach; i++) row[i] = i < s.reach[t] ? 0.0f : -INFINITY;
-    }
-    for (int64_t i = 0; i < s.pairs; i++) mask[s.more[2 * i] * p.mask_stride + s.more[2 * i + 1]] = 0.0f;
+// Row t sees the first `reach` cached rows.
+void see(const Pass& p, int64_t t, int64_t reach) {
+    float* row = (float*)p.mask + t * p.mask_stride;
+    const int64_t all = (p.length + KEYS - 1) / KEYS * KEYS;
+    for (int64_t i = 0; i < all; i++) row[i] = i < reach ? 0.0f : -INFINITY;
+}
+
+// Row t is put in place: its slot behind `used` cached rows, and what turns its queries and keys.
+void set(const Ends& d, const Pass& p, int64_t t, int64_t used, int64_t position) {
+    const int64_t n = p.head_dim;
+    ((int64_t*)p.slots)[t] = used + t;
+    float *turn_q = (float*)p.turn_q + t * n, *turn_k = (float*)p.turn_k + t * n;
+    std::memcpy(turn_k, d.turns + position * n, 4 * n);
+    for (int64_t i = 0; i < n; i++) turn_q[i] = turn_k[i] * d.query_scale;
 }
 
 // The `k` largest of n numbers, falling, the first of equal ones first, as indices and softmax at `warmth`.
@@ -76,23 +93,51 @@ void likeliest(const float* x, int64_t n, int64_t k, float warmth, int64_t* ids,
 
 extern "C" {
 
+void run_block(const Ends* d, Pass* pass, const Block* b) {
+    const int64_t t = pass->rows, h = pass->hidden;
+    pass->length = b->length + t;
+    pass->captured = b->captured;
+    float* mask = (float*)pass->mask + b->length;
+    for (int64_t i = 0; i < t; i++) {
+        embed(*d, b->tokens[i], h, pass->x + i * h);
+        set(*d, *pass, i, b->length, b->positions[i]);
+        see(*pass, i, b->length);
+        float* row = mask + i * pass->mask_stride;
+        if (b->parents[i] >= 0) std::memcpy(row, mask + b->parents[i] * pass->mask_stride, 4 * i);
+        row[i] = 0.0f;
+    }
+    run_layers(pass, 0, b->layers, d->threads);
+    if (!b->final) return;
+    for (int64_t i = 0; i < t; i++) norm(pass->x + i * h, d->norm, h, pass->epsilon, b->final + i * h);
+    if (b->logits) run_product(d->head, b->final, b->logits, t, b->memory, d->threads);
+}
+
+// Cached rows `from` (n, ascending) go to the rows from `start` on, which lie in front of them.
+void move_rows(const Pass* p, int64_t layers, const int64_t* from, int64_t n, int64_t start) {
+    const int64_t d = p->head_dim;
+    for (int64_t l = 0; l < layers * p->kv_heads; l++) {
+        uint16_t *keys = p->keys + l * p->cache_rows * d, *values = p->values + l * p->cache_rows * d;
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t a = from[i], b = start + i;
+            for (int64_t j = 0; j < d; j++)
+                keys[b / KEYS * KEYS * d + j * KEYS + b % KEYS] = keys[a / KEYS * KEYS * d + j * KEYS + a % KEYS];
+            std::memcpy(values + b * d, values + a * d, 2 * d);
+        }
+    }
+}
+
 // `pass`: the layer with one row a row of the step.
-void run_draft(const Draft* d, Pass* pass, const Step* s) {
-    const int64_t t = pass->rows, h = pass->hidden, half = pass->head_dim / 2, n = d->head->n;
+void run_draft(const Ends* d, Pass* pass, const Step* s) {
+    const int64_t t = pass->rows, h = pass->hidden, n = d->head->n;
     pass->length = s->used + t;
     pass->beside = s->beside;
-    int64_t* slots = (int64_t*)pass->slots;
-    float *turn_q = (float*)pass->turn_q, *turn_k = (float*)pass->turn_k;
     for (int64_t i = 0; i < t; i++) {
         embed(*d, s->tokens[i], h, s->beside + i * h);
         std::memcpy(pass->x + i * h, s->states + s->from[i] * h, 4 * h);
-        slots[i] = s->used + i;
-        for (int64_t j = 0; j < 2 * half; j++) {
-            turn_k[i * 2 * half + j] = d->turns[s->positions[i] * 2 * half + j];
-            turn_q[i * 2 * half + j] = turn_k[i * 2 * half + j] * d->query_scale;
-        }
+        set(*d, *pass, i, s->used, s->positions[i]);
+        see(*pass, i, s->reach[i]);
     }
-    look(*pass, *s);
+    for (int64_t i = 0; i < s->pairs; i++) ((float*)pass->mask)[s->more[2 * i] * pass->mask_stride + s->more[2 * i + 1]] = 0.0f;
     run_layers(pass, 0, 1, d->threads);
     for (int64_t i = 0; i < t; i++)
         if (s->to[i] >= 0) std::memcpy(s->outputs + s->to[i] * h, pass->x + i * h, 4 * h);
