@@ -34,9 +34,9 @@ class Measured:
     relative: Mapping[int, float]
 
     def __call__(self, rows: int) -> float:
-        known = sorted(self.relative)
         if rows in self.relative:
             return self.relative[rows]
+        known = sorted(self.relative)
         above = next((index for index, value in enumerate(known) if value > rows), len(known) - 1)
         low, high = known[max(0, above - 1)], known[max(1, above)]
         slope = (self.relative[high] - self.relative[low]) / (high - low)
@@ -61,7 +61,10 @@ class ByContext:
         below = max((length for length in known if length <= context), default=known[0])
         share = 0.0 if above == below else (context - below) / (above - below)
         low, high = self.curves[below], self.curves[above]
-        return Measured({rows: low[rows] + share * (high[rows] - low[rows]) for rows in low})
+        curve = Measured({rows: low[rows] + share * (high[rows] - low[rows]) for rows in low})
+        return Measured(
+            {rows: curve(rows) for rows in range(1, max(low) + 1)}
+        )  # asked many times a round
 
 
 def pass_cost(target: Target) -> ByContext:

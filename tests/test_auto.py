@@ -155,7 +155,8 @@ def test_a_copy_that_was_not_drafted_is_judged_all_the_same() -> None:
 
 def test_rounds_name_both_sources_where_both_are_drafted(target: HFTarget, head: str) -> None:
     made = _cheap(_made(target, head))
-    made.ngram._rates = {size: RunningRate(0.4) for size in range(1, 9)}  # a copy that may be wrong
+    sizes = [(size, disputed) for size in range(1, 9) for disputed in (False, True)]
+    made.ngram._rates = {size: RunningRate(0.4) for size in sizes}  # a copy that may be wrong
     got = _run(target, made)
     first = got.rounds[0].drafted
     assert first.source == "ngram+eagle3"

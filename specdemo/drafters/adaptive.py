@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..metrics import expected_length
-
 PassCost = Callable[[int], float]
 WORTH = 1.03  # least expected speed-up that is worth a draft: estimates are noisy
 
@@ -26,8 +24,11 @@ def best_depth(alpha: float, limit: int, pass_cost: PassCost, step_cost: float =
     ``alpha``: probability that a draft token is accepted; ``limit``: deepest allowed; ``pass_cost(n)``:
     a verify pass of n rows, ``step_cost``: one draft step, both in one-row target passes."""
     best, found = WORTH, 0
+    chance = length = 1.0  # ``expected_length``, term by term
     for depth in range(1, limit + 1):
-        gain = expected_length(alpha, depth) / (pass_cost(depth + 1) + step_cost * depth)
+        chance *= alpha
+        length += chance
+        gain = length / (pass_cost(depth + 1) + step_cost * depth)
         if gain > best:
             best, found = gain, depth
     return found

@@ -96,17 +96,15 @@ def multiplies_bf16() -> bool:
 def largest(rows: Tensor) -> list[int]:
     """``rows.argmax(-1).tolist()`` of ``[T, V]``, the first of equal ones: a tenth of torch's time for
     the vocabulary of a language model."""
-    found = library() if rows.device.type == "cpu" and rows.dtype == torch.float32 else None
-    tokens: list[int] = []
-    if found is not None:
-        rows = rows.contiguous()
-        made = torch.empty(rows.shape[0], dtype=torch.int64)
-        threads = torch.get_num_threads()
-        found.first_of_largest(rows.data_ptr(), *rows.shape, made.data_ptr(), threads)
-        tokens = made.tolist()
-    if min(tokens, default=-1) < 0:  # no kernel, or a row of NaN
-        tokens = rows.argmax(-1).tolist()
-    return tokens
+    found = library() if rows.is_cpu and rows.dtype == torch.float32 else None
+    if found is None:
+        return rows.argmax(-1).tolist()
+    rows = rows if rows.is_contiguous() else rows.contiguous()
+    count, size = rows.shape
+    # Not a tensor: making one and reading it out took as long as the search.
+    made = (ctypes.c_int64 * count)()
+    found.first_of_largest(rows.data_ptr(), count, size, made, torch.get_num_threads())
+    return rows.argmax(-1).tolist() if -1 in made else made[:]  # -1: a row of NaN
 
 
 def _built() -> Path:
