@@ -100,7 +100,7 @@ def trees(layer: Eagle3Layer, context: int, rounds: int = 2) -> list[list[tuple[
     generator = torch.Generator().manual_seed(2)
     states = [torch.randn(context + 3, 64, generator=generator) for _ in range(3)]
     ids = torch.randint(0, 320, (context + 3,), generator=generator).tolist()
-    steps, found = Steps(layer, context + 200, 0.7, 5), []
+    steps, found = Steps(layer, context + 200, [], 0.7, 5), []
     steps.take(layer.features(states, range(context)), ids[:context])
     for at in range(rounds):
         found.append(steps.root())
@@ -129,7 +129,7 @@ def test_many_rows_and_a_long_tree(both: tuple[Eagle3Layer, Eagle3Layer]) -> Non
     """More scratch rows than there is room for at first; what was there before stays."""
     made = []
     for layer in both:
-        steps = Steps(layer, 500, 1.0, 3)
+        steps = Steps(layer, 500, [], 1.0, 3)
         steps.take(layer.features([torch.ones(4, 64)] * 3), [1, 2, 3, 4])
         steps.root()
         steps.branch([ROOT], [5], [[]])

@@ -69,7 +69,8 @@ class Eagle3(Drafter):
         assert self.layer is not None
         scratch = max(64, self.depth * self.top_k) + self.depth * self.top_k
         warmth = context.params.temperature or 1.0
-        self._steps = Steps(self.layer, context.session.capacity + scratch, warmth, self.top_k)
+        capacity = context.session.capacity + scratch
+        self._steps = Steps(self.layer, capacity, context.prompt, warmth, self.top_k)
         self._states = []
         costs = [0.0, *(context.pass_cost(rows) for rows in range(1, self.budget + 2))]
         self.growth = Growth(self.budget, self.step_cost, costs)
@@ -155,8 +156,10 @@ class Eagle3(Drafter):
         tokens: list[int] = []
         rows: list[Tensor] = []
         cache, output, path = self._steps.cache, self._steps.output, 1.0
+        vocabulary, width = self._steps.vocabulary, context.target.shape.vocab
         while len(tokens) < depth:
-            logits = self.layer.scatter(self.layer.logits(output), context.target.shape.vocab)
+            logits = self.layer.logits(output, vocabulary)
+            logits = self.layer.scatter(logits, width, vocabulary)
             q = context.distributions(logits, [tokens]).row(0)
             token = q.draw(context.chooser)
             if isinstance(q, Dense):

@@ -21,6 +21,7 @@ from ..lean.panels import PanelMatrix
 from ..target import Target
 from .eagle3_graph import LARGEST, GraphCache
 from .eagle3_quick import QuickCache, QuickLayer, fuse, possible
+from .vocabulary import Vocabulary, same_rows
 
 Append = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 STEPS = 2  # draft steps timed behind one pass
@@ -29,8 +30,8 @@ STEPS = 2  # draft steps timed behind one pass
 class Eagle3Layer:
     """Weights of one head on one target; holds no state of a run.
 
-    ``ids``: the target's id of each draft token, a list, or None when they are the same.
-    ``step_cost``: time of one draft step of one row, in one-row passes of this target."""
+    ``vocabulary``: what the head itself names. ``step_cost``: time of one draft step of one row, in
+    one-row passes of this target."""
 
     def __init__(self, head: Eagle3Head, target: Target) -> None:
         self.head, self.device = head, target.device
@@ -46,7 +47,11 @@ class Eagle3Layer:
             return draft_matrix(weight, halves=halves)
 
         self.table = table.detach().to(self.device)
-        self.vocabulary = matrix("lm_head")
+        ids = None if head.ids is None else head.ids.to(self.device)
+        listed = None if ids is None else ids.tolist()
+        self.vocabulary = Vocabulary(matrix("lm_head"), listed, ids)
+        # The target's own output rows: then tokens can be added.
+        self._open = same_rows(parts["lm_head"], self.table, ids)
         self.fuse = matrix("fc")
         self.quick = QuickLayer(self) if possible(self) else None
         self.capture: Capture | None = getattr(target, "capture", None)
@@ -67,8 +72,6 @@ class Eagle3Layer:
             )
         }
         self.frequencies = head.inv_freq.to(self.device)
-        self.ids: list[int] | None = None if head.ids is None else head.ids.tolist()
-        self.id_tensor = None if head.ids is None else head.ids.to(self.device)
         self._step_cost: float | None = None
 
     def _apply(self, matrix: Matrix, x: Tensor) -> Tensor:
@@ -136,31 +139,41 @@ class Eagle3Layer:
         turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
         return (turned * scale if scale != 1.0 else turned).to(self.dtype)
 
-    def cache(self, capacity: int, warmth: float = 1.0, top: int = 1) -> Cache:
+    def vocabulary_with(self, tokens: Sequence[int]) -> Vocabulary:
+        """What a draft may name in a run on a prompt of these tokens."""
+        return (
+            self.vocabulary.extended(self.table, tokens, self.dtype) if self._open else self.vocabulary
+        )
+
+    def cache(
+        self, capacity: int, vocabulary: Vocabulary | None = None, warmth: float = 1.0, top: int = 1
+    ) -> Cache:
         """A cache for a run; where graphs are recorded the last one given back, if it is large.
-        ``warmth``, ``top``: see ``QuickCache``."""
+        ``vocabulary``, ``warmth``, ``top``: see ``QuickCache``."""
         free, self._free = self._free, None
         if isinstance(free, GraphCache) and free.rows >= capacity + LARGEST:
             free.used = 0
             return Cache(self, capacity, free)
-        quick = None if self.quick is None else QuickCache(self.quick, capacity, warmth, top)
+        head = (vocabulary or self.vocabulary).matrix
+        quick = None if self.quick is None else QuickCache(self.quick, capacity, head, warmth, top)
         return Cache(self, capacity, quick)
 
     def release(self, cache: Cache) -> None:
         """Take back a cache that a run is done with."""
         self._free = cache.other if isinstance(cache.other, GraphCache) else None
 
-    def logits(self, output: Tensor) -> Tensor:
-        """Logits ``[T, draft V]`` of pre-norm outputs."""
-        return self._apply(self.vocabulary, self._norm(output, "final"))
+    def logits(self, output: Tensor, vocabulary: Vocabulary | None = None) -> Tensor:
+        """Logits ``[T, V']`` of pre-norm outputs, over the head's own vocabulary or a wider one."""
+        return self._apply((vocabulary or self.vocabulary).matrix, self._norm(output, "final"))
 
-    def scatter(self, logits: Tensor, vocab: int) -> Tensor:
-        """Logits over the target's vocabulary ``[T, V]``; tokens the draft does not know: -inf."""
-        full = logits.new_full((logits.shape[0], vocab), -torch.inf)
-        if self.id_tensor is None:
-            full[:, : logits.shape[1]] = logits[:, :vocab]
+    def scatter(self, logits: Tensor, width: int, vocabulary: Vocabulary | None = None) -> Tensor:
+        """Logits over the target's vocabulary ``[T, width]``; tokens the draft does not know: -inf."""
+        full = logits.new_full((logits.shape[0], width), -torch.inf)
+        index = (vocabulary or self.vocabulary).index
+        if index is None:
+            full[:, : logits.shape[1]] = logits[:, :width]
         else:
-            full[:, self.id_tensor] = logits
+            full[:, index] = logits
         return full
 
     def step_cost(self, target: Target) -> float:
@@ -176,7 +189,7 @@ class Eagle3Layer:
 
         session = target.open(64)
         session.prefill([0] * 16)
-        steps = Steps(self, 64, 1.0, 8)
+        steps = Steps(self, 64, [], 1.0, 8)
         state = torch.zeros(1, self.head.hidden, dtype=self.dtype, device=self.device)
         steps.take(state, [0])
 
@@ -209,7 +222,7 @@ class Cache:
         self, layer: Eagle3Layer, capacity: int, other: QuickCache | GraphCache | None = None
     ) -> None:
         if other is None and layer.quick is not None:
-            other = QuickCache(layer.quick, capacity)
+            other = QuickCache(layer.quick, capacity, layer.vocabulary.matrix)
         elif other is None and layer.capture is not None:
             other = GraphCache(layer, capacity, layer.capture)
         self.other, self._used = other, 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from ..lean import compiled, panels
 from ..lean.fast_pass import FastPass, Layers, ends_of, keys_shape
+from ..lean.kernels import Matrix
 from ..lean.plan import Plan
 from ..lean.session import rotations
 from ..lean.weights import Layer, Weights, paired
@@ -41,7 +43,7 @@ def possible(layer: Eagle3Layer) -> bool:
         and layer.table.shape[1] == tensors["fc"].shape[0]
         and layer.table.dtype in (torch.bfloat16, torch.float32)
         and layer.table.is_contiguous()
-        and isinstance(layer.vocabulary, panels.PanelMatrix)
+        and isinstance(layer.vocabulary.matrix, panels.PanelMatrix)
         and isinstance(layer.fuse, panels.PanelMatrix)
     )
 
@@ -78,14 +80,20 @@ class QuickLayer:
             heads=head.heads,
             kv_heads=head.kv_heads,
             head_dim=head.head_dim,
-            vocab=layer.vocabulary.shape[0],
+            vocab=layer.vocabulary.matrix.shape[0],
             context=0,
             epsilon=head.eps,
             scale=head.head_dim**-0.5,
             head_norms=False,
         )
         self.weights = Weights(
-            plan, [made], norm("norm"), layer.vocabulary, layer.table, head.inv_freq, head.rope_scale
+            plan,
+            [made],
+            norm("norm"),
+            layer.vocabulary.matrix,
+            layer.table,
+            head.inv_freq,
+            head.rope_scale,
         )
         self.layers = Layers([made], norm(inner + "input_layernorm"))
 
@@ -106,7 +114,7 @@ class Shape:
     """A pass of so many rows, and what a step of that shape needs beside it."""
 
     def __init__(self, cache: QuickCache, rows: int, keys: int) -> None:
-        weights, threads = cache.quick.weights, torch.get_num_threads()
+        weights, threads = cache.weights, torch.get_num_threads()
         head, hidden = weights.head, weights.plan.hidden
         self.passed = FastPass(weights, cache.quick.layers, cache.keys, cache.values, rows, keys)
         self.address = self.passed.address(threads)
@@ -130,9 +138,14 @@ class QuickCache:
 
     ``outputs [S, H]``: row 0 the output of the last true row, row 1 + i that of scratch row i."""
 
-    def __init__(self, quick: QuickLayer, capacity: int, warmth: float = 1.0, top: int = 1) -> None:
+    def __init__(
+        self, quick: QuickLayer, capacity: int, head: Matrix, warmth: float = 1.0, top: int = 1
+    ) -> None:
+        """``head``: of the run's vocabulary; ``warmth``: temperature of the candidates' probabilities;
+        ``top``: candidates a row."""
         self.quick, self.used, self.warmth = quick, 0, warmth
-        weights, rows = quick.weights, -(-capacity // UNIT) * UNIT
+        self.weights = weights = replace(quick.weights, head=head)
+        rows = -(-capacity // UNIT) * UNIT
         plan = weights.plan
         self.top = min(top, weights.head.shape[0])
         self.keys = torch.zeros(keys_shape(1, plan.kv_heads, rows, plan.head_dim), dtype=torch.float16)

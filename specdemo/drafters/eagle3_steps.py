@@ -19,11 +19,15 @@ CHUNK = 256  # rows of the prompt at once
 class Steps:
     """``rows`` true rows are in ``cache``; ``output [1, H]`` is the last one's, None before any.
 
-    ``warmth``: temperature of the candidates' probabilities; ``top``: candidates a row."""
+    ``prompt``: its tokens are among what the drafts may name. ``warmth``: temperature of the
+    candidates' probabilities; ``top``: candidates a row."""
 
-    def __init__(self, layer: Eagle3Layer, capacity: int, warmth: float, top: int) -> None:
+    def __init__(
+        self, layer: Eagle3Layer, capacity: int, prompt: Sequence[int], warmth: float, top: int
+    ) -> None:
         self.layer, self.warmth, self.top = layer, warmth, top
-        self.cache = layer.cache(capacity, warmth, top)
+        self.vocabulary = layer.vocabulary_with(prompt)
+        self.cache = layer.cache(capacity, self.vocabulary, warmth, top)
         self.rows = 0
         self.output: Tensor | None = None
         self._quick = self.cache.other if isinstance(self.cache.other, QuickCache) else None
@@ -55,7 +59,7 @@ class Steps:
         assert self.output is not None
         self._slots, self._outputs = 0, []
         if not self._root:
-            self._root = self._candidates(self.layer.logits(self.output))[0]
+            self._root = self._candidates(self.layer.logits(self.output, self.vocabulary))[0]
         return self._root
 
     def branch(
@@ -83,7 +87,7 @@ class Steps:
         mask[tuple(torch.tensor(pairs).T)] = True
         made = self.layer.forward(hidden, tokens, positions, self.cache, mask.to(self.layer.device))
         self._outputs += made.split(1)
-        return self._candidates(self.layer.logits(made))
+        return self._candidates(self.layer.logits(made, self.vocabulary))
 
     def _candidates(self, logits: Tensor) -> list[Candidates]:
         """Of logits ``[T, draft V]``."""
@@ -94,7 +98,7 @@ class Steps:
 
     def _named(self, rows: list[Candidates]) -> list[Candidates]:
         """Candidates by the target's ids."""
-        ids = self.layer.ids
+        ids = self.vocabulary.ids
         return rows if ids is None else [[(ids[i], chance) for i, chance in row] for row in rows]
 
     def close(self) -> None:

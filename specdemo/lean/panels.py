@@ -47,7 +47,7 @@ class PanelMatrix(Matrix):
     ) -> None:
         self.kind, self.shape, self.dtype = kind, shape, torch.float32
         self.bias = None if bias is None else bias.detach().float().contiguous()
-        self._values, self._scales = values, scales
+        self.values, self.scales = values, scales
         self.nbytes = values.nbytes + (0 if scales is None else scales.nbytes)
         self.struct = MatrixStruct(
             values.data_ptr(),
@@ -104,6 +104,16 @@ def byte_matrix(weight: Tensor, bias: Tensor | None = None) -> PanelMatrix | Non
     values = (groups / scale.clamp_min(1e-12)[..., None]).round().clamp_(-127, 127)
     made = pack_int8(values.flatten(1).to(torch.int8), scale)
     return PanelMatrix(INT8, (weight.shape[0], weight.shape[1]), *made, bias)
+
+
+def stacked(above: PanelMatrix, below: PanelMatrix) -> PanelMatrix | None:
+    """The outputs of both, those of ``above`` first; None where they are not of one kind or biased."""
+    if above.kind != below.kind or above.bias is not None or below.bias is not None:
+        return None
+    values = torch.cat([above.values, below.values])
+    scales = [m.scales for m in (above, below) if m.scales is not None]
+    shape = (above.shape[0] + below.shape[0], above.shape[1])
+    return PanelMatrix(above.kind, shape, values, torch.cat(scales) if scales else None)
 
 
 def pack_half(weight: Tensor) -> Tensor:
