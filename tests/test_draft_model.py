@@ -16,6 +16,7 @@ from specdemo.drafters.draft_model import DraftModel
 from specdemo.engine import Engine
 from specdemo.errors import InputError
 from specdemo.lean import LeanTarget
+from specdemo.prompt import encode
 from specdemo.run import Run
 from specdemo.sampling import SamplingParams
 
@@ -66,7 +67,11 @@ def test_a_restricted_draft_names_its_tokens_only_and_the_text_stays(
     made = create("draft_model", target, {"gamma": 3}, draft=short, ids=kept)
     drafted = Run.of(Engine(target).generate(REPEAT, made, params))
     nodes = [node.id for r in drafted.rounds for node in r.drafted.nodes]
-    assert nodes and set(nodes) <= set(ids.tolist())
+    prompt = encode(target, REPEAT)
+    _, named = shortlist.extended(short, kept, prompt)
+    assert named is not None and {*ids.tolist(), *prompt} <= set(named.tolist())
+    assert len(named) == len(set(named.tolist())) < small.shape.vocab
+    assert nodes and set(nodes) <= set(named.tolist())
     if temperature == 0.0:
         plain = run(target, "none", params=GREEDY)
         assert drafted.finished.token_ids == plain.finished.token_ids

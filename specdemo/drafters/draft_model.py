@@ -39,6 +39,7 @@ class DraftModel(Drafter):
     step_cost: float = field(default=0.0, repr=False)  # of a draft step, in one-row target passes
     _rate: RunningRate = field(default_factory=lambda: RunningRate(0.6), init=False, repr=False)
     _session: Session | None = field(default=None, init=False, repr=False)
+    _named: Tensor | None = field(default=None, init=False, repr=False)  # ``ids`` of this run
     _cached: list[int] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
@@ -65,7 +66,8 @@ class DraftModel(Drafter):
     def start(self, context: Context) -> None:
         assert self.model is not None
         limit = min(self.model.shape.context, context.session.capacity)
-        self._session = self.model.open(limit + self.gamma + 1)
+        model, self._named = shortlist.extended(self.model, self.ids, context.prompt)
+        self._session = model.open(limit + self.gamma + 1)
         if len(context.prompt) < self.model.shape.context:
             self._catch_up(context.prompt[:-1])
 
@@ -99,10 +101,10 @@ class DraftModel(Drafter):
     def _over_vocabulary(self, logits: Tensor, width: int) -> Tensor:
         """Logits ``[1, width]`` in the target's numbering."""
         assert self.model is not None
-        if self.ids is None:
+        if self._named is None:
             return fit(logits[:, : len(self.model.tokenizer)], width)
         full = logits.new_full((1, width), -torch.inf)
-        full[:, self.ids] = logits
+        full[:, self._named] = logits
         return full
 
     def observe(self, context: Context, proposal: Proposal, verdict: Verdict) -> None:

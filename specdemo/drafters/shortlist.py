@@ -9,6 +9,7 @@ import copy
 import json
 import time
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from ..errors import InputError
 from ..lean import LeanTarget
 from ..lean.native import draft_matrix
 from ..target import Target
+from .vocabulary import Vocabulary
 
 FILE = "shortlist.json"
 
@@ -53,6 +55,23 @@ def restricted(target: Target, ids: Tensor | None) -> tuple[Target, Tensor | Non
     made.weights = replace(target.weights, head=draft_matrix(rows, halves=halves))
     made._free = None
     return made, ids.to(target.device)
+
+
+def extended(
+    restricted: Target, ids: Tensor | None, prompt: Sequence[int]
+) -> tuple[Target, Tensor | None]:
+    """The same with logits for the tokens of ``prompt`` as well: see ``vocabulary``."""
+    if ids is None or not isinstance(restricted, LeanTarget):
+        return restricted, ids
+    weights = restricted.weights
+    base = Vocabulary(weights.head, ids.tolist(), ids)
+    wider = base.extended(weights.table, prompt, weights.head.dtype)
+    if wider is base:
+        return restricted, ids
+    made = copy.copy(restricted)
+    made.weights = replace(weights, head=wider.matrix)
+    made._free = None
+    return made, wider.index
 
 
 def _tied(target: LeanTarget) -> bool:
