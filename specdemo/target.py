@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -59,9 +60,14 @@ class Target(ABC):
         """Wait for what goes on beside the start; called before passes are timed."""
         self.synchronize()
 
+    @cached_property
+    def _queues(self) -> bool:
+        """Whether the device works on while the program goes on (kept: asked six times a round)."""
+        return self.device.type == "cuda"
+
     def synchronize(self) -> None:
         """Wait for the device: called at the borders of timed phases."""
-        if self.device.type == "cuda":
+        if self._queues:
             torch.cuda.synchronize(self.device)
 
 
