@@ -83,6 +83,7 @@ def _log(place: Path) -> list[dict[str, Any]]:
     [
         ("eagle3", ["--draft-vocab", "200"], ["--draft-vocab", "220"]),
         ("draft-model", ["--hidden", "32", "--layers", "1"], ["--hidden", "32", "--layers", "1"]),
+        ("medusa", ["--heads", "2"], ["--heads", "2"]),
     ],
 )
 def test_a_training_goes_on_from_a_published_head(
@@ -97,10 +98,11 @@ def test_a_training_goes_on_from_a_published_head(
     )
     start = ["--start", str(made / "head")]
     assert main(["train", kind, *common, *again, *start, "--out", str(more)]) == 0
-    ended, began = _log(made)[-1], next(x for x in _log(more) if "top1" in x)
+    name = "accuracies" if kind == "medusa" else "top1"
+    ended, began = _log(made)[-1], next(x for x in _log(more) if name in x)
     assert began["seen"] == 0
     # The first look at it sees what the last one saw of the head it goes on from (bf16 lies between).
-    was, now = (torch.tensor(x["top1"], dtype=torch.float64) for x in (ended, began))
+    was, now = (torch.tensor(x[name], dtype=torch.float64) for x in (ended, began))
     torch.testing.assert_close(now, was, atol=0.03, rtol=0.0)
 
 
