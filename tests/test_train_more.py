@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from specdemo.__main__ import main
 from specdemo.train import corpus, tasks
@@ -104,6 +105,28 @@ def test_a_training_goes_on_from_a_published_head(
     # The first look at it sees what the last one saw of the head it goes on from (bf16 lies between).
     was, now = (torch.tensor(x[name], dtype=torch.float64) for x in (ended, began))
     torch.testing.assert_close(now, was, atol=0.03, rtol=0.0)
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "medusa", "draft-model"])
+@pytest.mark.parametrize("what", ["nothing", "no weights", "other sizes"])
+def test_a_start_that_does_not_fit_is_one_sentence(
+    kind: str, what: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = tmp_path / "start"
+    if what != "nothing":
+        start.mkdir()
+        names = {"eagle3": "model", "medusa": "medusa_lm_head", "draft-model": "model"}
+        file = start / f"{names[kind]}.safetensors"
+        if what == "no weights":
+            file.write_bytes(b"nothing of the kind")
+        else:
+            save_file({"fc.weight": torch.zeros(3, 3), "d2t": torch.zeros(5)}, file)
+            (start / "config.json").write_text('{"model_type": "llama", "hidden_size": 3}')
+    common = ["--model", str(folder / "model"), "--device", "cpu", "--tokens", "100"]
+    common += ["--corpus", str(folder / "corpus"), "--features", str(folder / "features")]
+    assert main(["train", kind, *common, "--out", str(tmp_path / "out"), "--start", str(start)]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("specdemo: The training cannot start:") and "start" in error
 
 
 def test_an_unknown_kind_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -160,6 +162,18 @@ def _stops(model: Any) -> list[int]:
     return list(found) if isinstance(found, list) else [] if found is None else [found]
 
 
+@contextmanager
+def _fitting(start: Path | None) -> Iterator[None]:
+    """A published head that is none, or of other sizes, is one sentence."""
+    try:
+        yield
+    except Exception as error:  # every library that reads a part of it has errors of its own
+        if start is None:
+            raise
+        why = f"{start.name} holds no head of these sizes to go on from"
+        raise InputError("training_data", why=why) from error
+
+
 def _eagle3(args: argparse.Namespace) -> None:
     store = _store(args)
     model, _ = _load(args)
@@ -171,16 +185,11 @@ def _eagle3(args: argparse.Namespace) -> None:
     if args.start:
         plan.schedule = ((0, plan.schedule[-1][1]),)  # it has learned its first steps
     sizes = head_sizes(model.config, store.info, layers, args.draft_vocab)
-    trainer = eagle3.Trainer(
-        store,
-        _weights(model),
-        plan,
-        folder(args.out, "eagle3"),
-        sizes,
-        model.device,
-        _stops(model),
-        args.start,
-    )
+    with _fitting(args.start):
+        trainer = eagle3.Trainer(
+            *(store, _weights(model), plan, folder(args.out, "eagle3"), sizes),
+            *(model.device, _stops(model), args.start),
+        )
     figures = trainer.run()
     print(trainer.short(figures))
     if args.export:
@@ -199,15 +208,11 @@ def _medusa(args: argparse.Namespace) -> None:
     model, _ = _load(args)
     plan = _plan(medusa.Plan, args)
     plan.draft_vocab = min(plan.draft_vocab, model.config.vocab_size)
-    trainer = medusa.Trainer(
-        store,
-        _weights(model)["head"],
-        plan,
-        folder(args.out, "medusa"),
-        model.device,
-        _stops(model),
-        args.start,
-    )
+    with _fitting(args.start):
+        trainer = medusa.Trainer(
+            *(store, _weights(model)["head"], plan, folder(args.out, "medusa")),
+            *(model.device, _stops(model), args.start),
+        )
     figures = trainer.run()
     print(trainer.short(figures))
     if args.export:
@@ -226,16 +231,11 @@ def _draft_model(args: argparse.Namespace) -> None:
     model, tokenizer = _load(args)
     plan = _plan(draft_model.Plan, args)
     plan.frequent = min(plan.frequent, model.config.vocab_size)
-    trainer = draft_model.Trainer(
-        store,
-        _weights(model)["embedding"],
-        model.config,
-        plan,
-        folder(args.out, "draft_model"),
-        model.device,
-        _stops(model),
-        args.start,
-    )
+    with _fitting(args.start):
+        trainer = draft_model.Trainer(
+            *(store, _weights(model)["embedding"], model.config, plan),
+            *(folder(args.out, "draft_model"), model.device, _stops(model), args.start),
+        )
     figures = trainer.run()
     print(trainer.short(figures))
     if args.export:
