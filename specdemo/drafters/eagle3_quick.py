@@ -114,7 +114,7 @@ class Shape:
     """A pass of so many rows, and what a step of that shape needs beside it."""
 
     def __init__(self, cache: QuickCache, rows: int, keys: int) -> None:
-        weights, threads = cache.weights, torch.get_num_threads()
+        weights, threads = cache.weights, cache.threads
         head, hidden = weights.head, weights.plan.hidden
         self.passed = FastPass(weights, cache.quick.layers, cache.keys, cache.values, rows, keys)
         self.address = self.passed.address(threads)
@@ -154,6 +154,7 @@ class QuickCache:
         self.outputs = torch.zeros(1 + WIDEST, plan.hidden)
         self._shapes: dict[tuple[int, int], Shape] = {}
         self._ends = ends_of(weights, self.turns, self.top)
+        self.threads: int = self._ends.threads  # memory is made for so many
         found = compiled.library()
         assert found is not None
         self._run = found.run_draft
