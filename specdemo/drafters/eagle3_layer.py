@@ -50,8 +50,8 @@ class Eagle3Layer:
         ids = None if head.ids is None else head.ids.to(self.device)
         listed = None if ids is None else ids.tolist()
         self.vocabulary = Vocabulary(matrix("lm_head"), listed, ids)
-        # The target's own output rows: then tokens can be added.
-        self._open = same_rows(parts["lm_head"], self.table, ids)
+        # Whether tokens of a prompt are added: the rows must be the target's own.
+        self.open = same_rows(parts["lm_head"], self.table, ids)
         self.fuse = matrix("fc")
         self.quick = QuickLayer(self) if possible(self) else None
         self.capture: Capture | None = getattr(target, "capture", None)
@@ -141,9 +141,7 @@ class Eagle3Layer:
 
     def vocabulary_with(self, tokens: Sequence[int]) -> Vocabulary:
         """What a draft may name in a run on a prompt of these tokens."""
-        return (
-            self.vocabulary.extended(self.table, tokens, self.dtype) if self._open else self.vocabulary
-        )
+        return self.vocabulary.extended(self.table, tokens, self.dtype) if self.open else self.vocabulary
 
     def cache(
         self, capacity: int, vocabulary: Vocabulary | None = None, warmth: float = 1.0, top: int = 1

@@ -15,6 +15,7 @@ from typing import Any
 from specdemo import embedded
 from specdemo.bench import read_questions
 from specdemo.drafters import create
+from specdemo.drafters.eagle3 import Eagle3
 from specdemo.engine import Engine
 from specdemo.events import Verified
 from specdemo.loading import load_target
@@ -49,6 +50,8 @@ def of_ours(prompts: list[str], params: SamplingParams, head: Path, dtype: str) 
     settings = {"chain": True, "depth": STEPS, "adaptive": False}
     for prompt in prompts:
         drafter = create("eagle3", target, dict(settings), head=str(head))
+        assert isinstance(drafter, Eagle3) and drafter.layer is not None
+        drafter.layer.open = False  # the other side names no tokens of the prompt
         made = Run.of(engine.generate(prompt, drafter, params))
         judged = [e for e in made.verified if isinstance(e, Verified) and e.verdicts]
         accepted += sum(verdict.judgement == "accepted" for e in judged for verdict in e.verdicts)
