@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from helpers import REPEAT, run, target_of
+from test_eagle3_quick import tiny_model
 from test_engine_exact import EXACT, WORDS, _model, _params, enumerate_runs
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from specdemo.drafters import trained as places
 from specdemo.drafters.medusa import Medusa, path_score
 from specdemo.engine import Engine
 from specdemo.hf import HFTarget
+from specdemo.lean import LeanTarget, compiled
 from specdemo.run import Run
 from specdemo.sampling import SamplingParams
 from specdemo.train import publish
@@ -131,20 +133,39 @@ def test_heads_that_are_never_worth_it_are_asked_less_and_less(target: HFTarget,
     asked: list[int] = []
     engine = Engine(target, pass_cost=lambda rows: float(rows))
     rounds = 0
-    real = made.layer.logits
+    real = made.layer.candidates
 
-    def logits(state: Tensor, count: int) -> Tensor:
+    def candidates(*args: Any) -> Any:
         asked.append(rounds)
-        return real(state, count)
+        return real(*args)
 
-    made.layer.logits = logits  # type: ignore[method-assign]
+    made.layer.candidates = candidates  # type: ignore[method-assign]
     try:
         params = SamplingParams(max_new_tokens=40, ignore_eos=True)
         for event in engine.generate(REPEAT, made, params, raw=True):
             rounds += event.type == "verified"
     finally:
-        made.layer.logits = real  # type: ignore[method-assign]
+        made.layer.candidates = real  # type: ignore[method-assign]
     assert rounds == 40 and asked[:4] == [0, 2, 6, 14]
+
+
+@pytest.mark.skipif(compiled.library() is None, reason="no AVX-512 VNNI or no compiler")
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_the_kernels_give_the_same_candidates(
+    dtype: str, tiny_tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_model().bfloat16() if dtype == "bf16" else tiny_model()
+    target = LeanTarget(model, tiny_tokenizer, name="tiny", dtype_name=dtype)
+    folder = write_heads(tmp_path, target, list(range(32, 320)))  # type: ignore[arg-type]
+    layer = places.medusa(target, folder)
+    state = torch.randn(1, 64, generator=torch.Generator().manual_seed(7))
+    quick = [layer.candidates(state, 3, 5, 0.7, least) for least in (0.0, 1.1)]
+    assert layer._quick(state, 3, 5, 0.7, 0.0) is not None
+    monkeypatch.setattr(layer, "_quick", lambda *args: None)
+    plain = [layer.candidates(state, 3, 5, 0.7, least) for least in (0.0, 1.1)]
+    for (ids, chances), (others, expected), heads in zip(quick, plain, (3, 1), strict=True):
+        assert ids == others and len(ids) == heads
+        torch.testing.assert_close(torch.tensor(chances), torch.tensor(expected), rtol=0.01, atol=1e-4)
 
 
 def test_acceptance_is_counted_per_depth(target: HFTarget, heads: str) -> None:

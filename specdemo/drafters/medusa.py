@@ -19,6 +19,7 @@ from .medusa_layer import MedusaLayer
 from .none import EMPTY
 from .tree import best_size, sparse_tree
 
+SLIGHT = 0.1  # chance that a path is right, below which deeper heads are not asked
 LONGEST_PAUSE = 7  # rounds without asking the heads, when what they said was not worth a draft
 
 #: Used for heads without measured accuracies: a typical fall with depth and rank.
@@ -86,16 +87,15 @@ class Medusa(Drafter):
         states = context.session.hidden[self.final]
         # After prefill the last row is the last state; after a pass it is the last kept row's.
         at = context.kept[-1] if context.kept else len(states) - 1
-        logits = self.layer.logits(states[at : at + 1], depth)
         warmth = context.params.temperature or 1.0
-        chances = (logits.float() / warmth).softmax(-1)
-        best = chances.topk(min(self.top_k, logits.shape[-1]), dim=-1)
-        paths = self.paths(best.values.tolist() if self.adaptive else self.rates(depth))
+        least = SLIGHT / self._growth.trusted([1.0])[0] if self.adaptive else 0.0
+        found, chances = self.layer.candidates(states[at : at + 1], depth, self.top_k, warmth, least)
+        paths = self.paths(chances if self.adaptive else self.rates(depth))
         if not paths:
             self._pause = self._waiting = min(2 * self._pause + 1, LONGEST_PAUSE)
             return EMPTY
         self._pause = 0
-        return self._tree(paths, best.indices.tolist())
+        return self._tree(paths, found)
 
     def paths(self, rates: Sequence[Sequence[float]]) -> list[tuple[int, ...]]:
         """The tree's paths (ranks per depth), likeliest first, from how likely the choices of each

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from ..heads import MedusaHeads
+from ..lean import compiled
 from ..lean.kernels import Matrix
 from ..lean.native import draft_matrix
+from ..lean.panels import PanelMatrix, rows_bytes
 from ..target import Target
 
 
@@ -56,6 +60,49 @@ class MedusaLayer:
         parts = [self._apply(output, rows[i : i + 1]) for i, output in enumerate(self.outputs[:count])]
         width = max(p.shape[1] for p in parts)
         return torch.cat([F.pad(p, (0, width - p.shape[1]), value=-torch.inf) for p in parts])
+
+    def candidates(
+        self, state: Tensor, count: int, top: int, warmth: float = 1.0, least: float = 0.0
+    ) -> tuple[list[list[int]], list[list[float]]]:
+        """Of the first ``count`` heads after the final state ``[1, H]``: the ``top`` likeliest rows of
+        the output, and their softmax at the temperature ``warmth``. Ends after the head with which the
+        chance that all first choices are right falls below ``least``."""
+        found = self._quick(state, count, top, warmth, least)
+        if found is not None:
+            return found
+        chances = (self.logits(state, count).float() / warmth).softmax(-1)
+        best = chances.topk(min(top, chances.shape[-1]), dim=-1)
+        values, asked, chance = best.values.tolist(), 0, 1.0
+        while asked < count and (asked == 0 or chance >= least):
+            chance *= values[asked][0]
+            asked += 1
+        return best.indices.tolist()[:asked], values[:asked]
+
+    def _quick(
+        self, state: Tensor, count: int, top: int, warmth: float, least: float
+    ) -> tuple[list[list[int]], list[list[float]]] | None:
+        """The same in one call, where the kernels have all matrices."""
+        library, first, outputs = compiled.library(), self.first, self.outputs[:count]
+        heads = [m for m in outputs if isinstance(m, PanelMatrix)]
+        if library is None or not isinstance(first, PanelMatrix) or len(heads) < count:
+            return None
+        hidden, threads = state.shape[1], torch.get_num_threads()
+        state = state.float().contiguous()
+        top = min(top, *(m.shape[0] for m in heads))
+        ids, chances = torch.empty(count, top, dtype=torch.int64), torch.empty(count, top)
+        buffers = [
+            torch.empty(first.shape[0]),
+            torch.empty(hidden),
+            torch.empty(max(m.shape[0] for m in heads)),
+        ]
+        buffers.append(torch.empty(threads * rows_bytes(1, hidden), dtype=torch.uint8))
+        places = (ctypes.c_void_p * count)(*(ctypes.addressof(m.struct) for m in heads))
+        asked = library.run_heads(
+            *(ctypes.addressof(first.struct), ctypes.addressof(places), count, hidden),
+            *(state.data_ptr(), *(buffer.data_ptr() for buffer in buffers)),
+            *(warmth, least, top, ids.data_ptr(), chances.data_ptr(), threads),
+        )
+        return ids[:asked].tolist(), chances[:asked].tolist()
 
     def _head(self, index: int, x: Tensor) -> Tensor:
         for block in self.blocks[index]:

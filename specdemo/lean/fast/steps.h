@@ -149,6 +149,27 @@ void run_draft(const Ends* d, Pass* pass, const Step* s) {
         likeliest(s->logits + i * n, n, d->top, s->warmth, s->ids + i * d->top, s->probabilities + i * d->top);
 }
 
+// Medusa's heads on one state [H]: block i of `first` (x + SiLU(W x + b)), then `outputs[i]`. The `top`
+// likeliest tokens of each head, until the chance that all first choices are right falls below `least`.
+// Returns how many heads were asked. `wide`: [heads * H], `x`: [H], `logits`: [V'].
+int64_t run_heads(const Matrix* first, const Matrix* const* outputs, int64_t count, int64_t h, const float* state,
+                  float* wide, float* x, float* logits, char* memory, float warmth, float least, int64_t top,
+                  int64_t* ids, float* probabilities, int32_t threads) {
+    run_product(first, state, wide, 1, memory, threads);
+    float chance = 1.0f;
+    for (int64_t i = 0; i < count; i++) {
+        for (int64_t j = 0; j < h; j++) {
+            const float z = wide[i * h + j];
+            x[j] = state[j] + z / (1.0f + std::exp(-z));
+        }
+        run_product(outputs[i], x, logits, 1, memory, threads);
+        likeliest(logits, outputs[i]->n, top, warmth, ids + i * top, probabilities + i * top);
+        chance *= probabilities[i * top];
+        if (chance < least) return i + 1;
+    }
+    return count;
+}
+
 // y [T, N] = the chosen `rows` of L states [., H] side by side times `fuse`; `x`: [T, L * H].
 void run_fuse(const Matrix* fuse, const float* const* states, int64_t layers, int64_t h, const int64_t* rows, int64_t t,
               float* x, float* y, char* memory, int32_t threads) {
