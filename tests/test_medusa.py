@@ -97,6 +97,17 @@ def test_the_tree_is_chosen_by_the_measured_accuracies(target: HFTarget, heads: 
     assert path_score(RATES, (0, 0, 0)) == pytest.approx(0.03)
 
 
+def test_heads_that_were_never_right_where_they_were_measured_are_drafted_from(
+    target: HFTarget, tmp_path: Path
+) -> None:
+    ids = list(range(32, target.shape.vocab))
+    heads = write_heads(tmp_path, target, ids, [[0.0, 0.1], [0.0, 0.0], [0.2]])
+    made = create("medusa", target, {"adaptive": False, "budget": 4}, head=heads)
+    assert isinstance(made, Medusa)
+    paths = made.paths(made.rates(3))
+    assert len(paths) == 4 and {(0,), (1,)} <= set(paths)
+
+
 def test_an_adaptive_tree_follows_the_cost_of_a_pass(target: HFTarget, heads: str) -> None:
     made = create("medusa", target, {"budget": 10}, head=heads)
     assert isinstance(made, Medusa)

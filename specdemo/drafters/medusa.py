@@ -20,6 +20,7 @@ from .none import EMPTY
 from .tree import best_size, sparse_tree
 
 SLIGHT = 0.1  # chance that a path is right, below which deeper heads are not asked
+SELDOM = 1e-3  # accuracy of a rank that was never right where it was measured: not never
 LONGEST_PAUSE = 7  # rounds without asking the heads, when what they said was not worth a draft
 
 #: Used for heads without measured accuracies: a typical fall with depth and rank.
@@ -125,7 +126,7 @@ class Medusa(Drafter):
         """Accuracy per depth and rank, as measured when the heads were trained."""
         assert self.layer is not None
         known: Sequence[Sequence[float]] = self.layer.heads.accuracies or TYPICAL
-        return [list(row[: self.top_k]) for row in known[:depth]]
+        return [[max(rate, SELDOM) for rate in row[: self.top_k]] for row in known[:depth]]
 
     def observe(self, context: Context, proposal: Proposal, verdict: Verdict) -> None:
         """Count accepted and tested drafts per depth: what the page shows of the heads' weakness."""
