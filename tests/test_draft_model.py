@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 import torch
 from helpers import REPEAT, run, target_of
+from test_eagle3_quick import tiny_model
 from transformers import LlamaForCausalLM
 
 from specdemo.drafters import create, shortlist
 from specdemo.drafters.draft_model import DraftModel
 from specdemo.engine import Engine
 from specdemo.errors import InputError
-from specdemo.lean import LeanTarget
+from specdemo.lean import LeanTarget, compiled
+from specdemo.lean.session import LeanSession
 from specdemo.prompt import encode
 from specdemo.run import Run
 from specdemo.sampling import SamplingParams
@@ -89,6 +91,42 @@ def test_adaptive_drafts_end_while_they_fail_and_come_back(tiny_llama: Any, smal
     assert any(lengths[lengths.index(0) :])  # and is tried again
     plain = run(target, "none", params=params)
     assert drafted.finished.token_ids == plain.finished.token_ids
+
+
+@pytest.mark.skipif(not compiled.multiplies_bf16(), reason="no AVX-512 bf16 or no compiler")
+@pytest.mark.parametrize(
+    "settings", [{}, {"gamma": 1}, {"gamma": 9}, {"confidence": 0.3}, {"adaptive": True}]
+)
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_greedy_chain_in_one_call_names_what_single_steps_name(
+    tiny_tokenizer: Any, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], listed: bool
+) -> None:
+    def made(seed: int) -> LeanTarget:
+        model = tiny_model()
+        model.config.tie_word_embeddings = True
+        model.lm_head.weight = model.model.embed_tokens.weight
+        noise = torch.Generator().manual_seed(seed)
+        for weight in model.parameters():  # so sharp that some tokens are sure and others not
+            weight.data += 0.3 * torch.randn(weight.shape, generator=noise) * (weight.ndim == 2)
+        return LeanTarget(model.bfloat16(), tiny_tokenizer, name="tiny", dtype_name="bf16")
+
+    target = made(1)
+    draft, ids = shortlist.restricted(target, torch.arange(0, 320, 2) if listed else None)
+    params = SamplingParams(max_new_tokens=90, ignore_eos=True)
+
+    def drafts() -> list[list[int]]:
+        drafter = create("draft_model", target, settings, draft=draft, ids=ids)
+        drafter.step_cost = 0.02  # type: ignore[attr-defined]  # not measured: the same in both
+        found = Run.of(Engine(target).generate(REPEAT, drafter, params))
+        return [[node.id for node in one.drafted.nodes] for one in found.rounds]
+
+    quick = drafts()
+    calls: list[int] = []
+    monkeypatch.setattr(LeanSession, "chain", lambda *_: calls.append(1))
+    assert drafts() == quick
+    assert calls and any(quick)
+    if "confidence" in settings:
+        assert len({len(tokens) for tokens in quick}) > 1
 
 
 @pytest.mark.parametrize("text", ["[1, 2, 99999999]", "[]", "{", '["a"]', "[[1], [2]]"])

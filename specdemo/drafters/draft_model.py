@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..lean.session import LeanSession
 from ..loading import check_tokenizers
 from ..proposal import Proposal
 from ..rows import Dense
@@ -82,10 +83,28 @@ class DraftModel(Drafter):
         if depth < 1:
             return EMPTY
         self._crop(ids)
+        pending = ids[len(self._cached) :]  # committed ids that the cache has not seen
+        return self._chain(context, pending, depth) or self._sampled(context, pending, depth)
+
+    def _chain(self, context: Context, pending: Sequence[int], depth: int) -> Proposal | None:
+        """Greedy drafts in one call, where there are kernels for it: in a tiny model what lies between
+        its passes takes longer than they do."""
+        session, width = self._session, context.target.shape.vocab
+        if not context.params.greedy or context.params.penalised or not isinstance(session, LeanSession):
+            return None
+        assert self.model is not None
+        columns = min(len(self.model.tokenizer), width) if self._named is None else len(self._named)
+        tokens = session.chain(pending, depth, self._named, columns, self.confidence)
+        if tokens is None:
+            return None
+        self._cached += [*pending, *tokens[:-1]]
+        return Proposal.chain(tokens)
+
+    def _sampled(self, context: Context, pending: Sequence[int], depth: int) -> Proposal:
+        """Each token drawn from its own q."""
         width = context.target.shape.vocab
         tokens: list[int] = []
         rows: list[Tensor] = []
-        pending: Sequence[int] = ids[len(self._cached) :]  # committed ids the cache has not seen
         for _ in range(depth):
             logits = self._over_vocabulary(self._step(pending)[-1:], width)  # [1, V]
             q = context.distributions(logits, [tokens]).row(0)

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from ..lean import compiled, panels
-from ..lean.fast_pass import FastPass, Layers, ends_of, keys_shape
+from ..lean.fast_pass import FastPass, Layers, keys_shape
 from ..lean.kernels import Matrix
 from ..lean.plan import Plan
 from ..lean.session import rotations
+from ..lean.structs import ends_of
 from ..lean.weights import Layer, Weights, paired
 from .tree import Candidates
 

@@ -72,7 +72,11 @@ def library() -> ctypes.CDLL | None:
             *(ctypes.c_float, ctypes.c_float, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p),
             ctypes.c_int32,
         ]
-        found.run_heads.restype = ctypes.c_int64
+        found.run_chain.argtypes = [
+            *([ctypes.c_void_p] * 5),
+            *(ctypes.c_int64, ctypes.c_int64, ctypes.c_float, ctypes.c_void_p),
+        ]
+        found.run_heads.restype = found.run_chain.restype = ctypes.c_int64
         for name in (
             *("run_layers", "run_product", "first_of_largest"),
             *("run_block", "run_draft", "run_fuse", "move_rows"),

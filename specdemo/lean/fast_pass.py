@@ -14,79 +14,11 @@ from torch import Tensor
 
 from .compiled import library
 from .kernels import KEY_UNIT
-from .panels import FULL, GROUP, PANEL, MatrixStruct, PanelMatrix, rows_bytes
-from .passes import LOG2_E
+from .panels import FULL, GROUP, PANEL, PanelMatrix, rows_bytes
+from .structs import BlockStruct, EndsStruct, LayerStruct, PassStruct, ends_of
 from .weights import Layer, Weights
 
 MOST_AT_ONCE = 6  # rows times heads of one call of ``attend``
-
-
-class LayerStruct(ctypes.Structure):
-    """``Layer`` of layers.cpp."""
-
-    _fields_ = (
-        *((name, MatrixStruct) for name in ("qkv", "output", "gate_up", "down")),
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("norm_in", "norm_mid", "q_norm", "k_norm", "norm_beside")
-        ),
-    )
-
-
-_POINTERS = (
-    *("layers", "x", "turn_q", "turn_k", "slots", "mask", "keys", "values"),
-    *("qkv", "attended", "wide", "inner", "beside", "captured", "memory"),
-)
-_SIZES = (
-    *("each", "rows", "hidden", "heads", "kv_heads", "head_dim", "inner_size"),
-    *("mask_stride", "cache_rows", "length"),
-)
-
-
-class PassStruct(ctypes.Structure):
-    """``Pass`` of layers.cpp."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in _POINTERS),
-        *((name, ctypes.c_int64) for name in _SIZES),
-        ("epsilon", ctypes.c_float),
-    )
-
-
-class EndsStruct(ctypes.Structure):
-    """``Ends`` of steps.h."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("table", "turns", "norm", "head")),
-        ("query_scale", ctypes.c_float),
-        *((name, ctypes.c_int32) for name in ("wide_table", "top", "threads")),
-    )
-
-
-class BlockStruct(ctypes.Structure):
-    """``Block`` of steps.h."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("tokens", "positions", "parents", "captured")),
-        *((name, ctypes.c_int64) for name in ("length", "layers")),
-        *((name, ctypes.c_void_p) for name in ("final", "logits", "memory")),
-    )
-
-
-def ends_of(weights: Weights, turns: Tensor, top: int = 0) -> EndsStruct:
-    """``turns``: complex64 ``[positions, D/2]``, which must outlive the structure, as the weights must.
-    ``top``: candidates of a draft step."""
-    assert isinstance(weights.head, PanelMatrix)
-    return EndsStruct(
-        table=weights.table.data_ptr(),
-        turns=turns.data_ptr(),
-        norm=weights.norm.data_ptr(),
-        head=ctypes.addressof(weights.head.struct),
-        query_scale=weights.plan.scale * LOG2_E,
-        wide_table=weights.table.dtype == torch.float32,
-        top=top,
-        threads=torch.get_num_threads(),
-    )
 
 
 def possible(weights: Weights) -> bool:
@@ -165,7 +97,7 @@ class FastPass:
         self._layers = layers
         found = library()
         assert found is not None
-        self._run, self._move = found.run_block, found.move_rows
+        self._run, self._chain, self._move = found.run_block, found.run_chain, found.move_rows
         self._ends: tuple[Tensor, EndsStruct] | None = None
         tensors = {
             **self._buffers,
@@ -200,35 +132,74 @@ class FastPass:
     ) -> tuple[Tensor | None, dict[int, Tensor]]:
         """The rows ``tokens`` behind ``length`` cached ones; ``parents``: earlier rows, -1 for the last
         cached one. ``turns``: rotations ``[positions, D/2]``. Otherwise as ``Pass.run``."""
-        weights, count = self.weights, self.rows
-        plan, head = weights.plan, weights.head
-        last, threads = plan.layers, torch.get_num_threads()
-        if self._ends is None or self._ends[0] is not turns or self._ends[1].threads != threads:
-            self._ends = turns, ends_of(weights, turns)
-        numbers = (ctypes.c_int64 * (3 * count))(*tokens, *positions, *parents)
-        start = ctypes.addressof(numbers)
+        count, plan = self.rows, self.weights.plan
+        last = plan.layers
         states = {layer: torch.empty(count, plan.hidden) for layer in want if layer < layers}
         places = (ctypes.c_void_p * layers)()
         for layer, state in states.items():
             places[layer] = state.data_ptr()
         final = torch.empty(count, plan.hidden) if logits or last in want else None
-        out = torch.empty(count, head.shape[0]) if logits else None
-        memory = torch.empty(threads * rows_bytes(count, plan.hidden), dtype=torch.uint8)
+        out = torch.empty(count, self.weights.head.shape[0]) if logits else None
+        ends, block, _kept = self._block(tokens, positions, parents, length, turns)
+        block.captured, block.layers = ctypes.addressof(places), layers
+        block.final = None if final is None else final.data_ptr()
+        block.logits = None if out is None else out.data_ptr()
+        self._run(ctypes.addressof(ends), self.address(ends.threads), ctypes.addressof(block))
+        if final is not None and last in want:
+            states[last] = final
+        return out, states
+
+    def chain(
+        self,
+        one: FastPass,
+        tokens: Sequence[int],
+        length: int,
+        turns: Tensor,
+        names: Tensor | None,
+        columns: int,
+        count: int,
+        least: float,
+    ) -> list[int]:
+        """A greedy chain of at most ``count`` tokens behind ``tokens``, which stand behind ``length``
+        cached rows; it ends behind a token whose probability is below ``least``. ``one``: a pass of one
+        row with keys for all of them. Row i of the head is token ``names[i]`` (int64), i without
+        ``names``; the first ``columns`` rows count."""
+        rows, head, layers = self.rows, self.weights.head, self.weights.plan.layers
+        places = range(length, length + rows)
+        ends, block, _kept = self._block(tokens, places, range(-1, rows - 1), length, turns)
+        final, out = torch.empty(rows, self.weights.plan.hidden), torch.empty(rows, head.shape[0])
+        block.layers, block.final, block.logits = layers, final.data_ptr(), out.data_ptr()
+        found = (ctypes.c_int64 * count)()
+        named = self._chain(
+            *(ctypes.addressof(ends), self.address(ends.threads), one.address(ends.threads)),
+            *(ctypes.addressof(block), None if names is None else names.data_ptr(), columns),
+            *(count, least, ctypes.addressof(found)),
+        )
+        return found[:named]
+
+    def _block(
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        parents: Sequence[int],
+        length: int,
+        turns: Tensor,
+    ) -> tuple[EndsStruct, BlockStruct, list[Any]]:
+        """The rows without what they give, and what the structure points to."""
+        count, threads = self.rows, torch.get_num_threads()
+        if self._ends is None or self._ends[0] is not turns or self._ends[1].threads != threads:
+            self._ends = turns, ends_of(self.weights, turns)
+        numbers = (ctypes.c_int64 * (3 * count))(*tokens, *positions, *parents)
+        start = ctypes.addressof(numbers)
+        memory = torch.empty(threads * rows_bytes(count, self.weights.plan.hidden), dtype=torch.uint8)
         block = BlockStruct(
             tokens=start,
             positions=start + 8 * count,
             parents=start + 16 * count,
-            captured=ctypes.addressof(places),
             length=length,
-            layers=layers,
-            final=None if final is None else final.data_ptr(),
-            logits=None if out is None else out.data_ptr(),
             memory=memory.data_ptr(),
         )
-        self._run(ctypes.addressof(self._ends[1]), self.address(threads), ctypes.addressof(block))
-        if final is not None and last in want:
-            states[last] = final
-        return out, states
+        return self._ends[1], block, [numbers, memory]
 
     def move(self, rows: Sequence[int], to: int) -> None:
         """Copy cached rows, ascending and behind ``to``, to those from ``to`` on, in all layers."""

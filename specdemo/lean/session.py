@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PREFILL_CHUNK = 128
 SLACK = 64  # rows behind the capacity, for the rows that only fill a pass up
 MOST_PASSES = 24
+CHAIN_UNIT = 16  # rows of the head that a search through them takes at once
 
 
 class Arena:
@@ -103,6 +104,24 @@ class LeanSession(Session):
         self.hidden = held
         assert logits is not None
         return logits
+
+    @torch.inference_mode()
+    def chain(
+        self, tokens: Sequence[int], count: int, names: Tensor | None, columns: int, least: float = 0.0
+    ) -> list[int] | None:
+        """What this model itself would say greedily behind ``tokens``: at most ``count`` tokens, ended
+        behind one whose probability is below ``least``; all but the last of them are kept in the cache,
+        behind ``tokens``. One call into the compiled kernels, None where they do not run. ``names`` and
+        ``columns``: which token a row of the head is, and how many rows count."""
+        self._check(len(tokens) + count - 1)
+        arena, behind = self._arena, self.length + len(tokens)
+        first = arena.at(self.target, len(tokens), self.length)
+        one = arena.at(self.target, 1, behind + max(count - 2, 0))  # keys enough for the last row
+        if not isinstance(first, FastPass) or not isinstance(one, FastPass) or columns % CHAIN_UNIT:
+            return None
+        made = first.chain(one, tokens, self.length, arena.turns, names, columns, count, least)
+        self.length = behind + len(made) - 1
+        return made
 
     def keep(self, rows: Sequence[int]) -> None:
         moved = next((i for i, row in enumerate(rows) if i != row), len(rows))

@@ -112,6 +112,33 @@ void run_block(const Ends* d, Pass* pass, const Block* b) {
     if (b->logits) run_product(d->head, b->final, b->logits, t, b->memory, d->threads);
 }
 
+// A greedy chain: what the last of `b`'s rows names is fed to a pass of one row, what that names to the
+// next, until `count` tokens are named or one has a chance below `least`. Of the head's rows the first
+// `columns` count; row i is token `ids[i]`, or i where `ids` is null. `pass`: of `b`'s rows, `one`: of one
+// row. Returns how many tokens were named.
+int64_t run_chain(const Ends* d, Pass* pass, Pass* one, const Block* b, const int64_t* ids, int64_t columns,
+                  int64_t count, float least, int64_t* tokens) {
+    run_block(d, pass, b);
+    const float* logits = b->logits + (pass->rows - 1) * d->head->n;
+    int64_t position = b->positions[pass->rows - 1];
+    const int64_t parent = -1;
+    Block next = *b;
+    next.length += pass->rows;
+    next.positions = &position;
+    next.parents = &parent;
+    for (int64_t i = 0;; i++) {
+        float chance;
+        likeliest(logits, columns, 1, 1.0f, tokens + i, &chance);
+        if (ids) tokens[i] = ids[tokens[i]];
+        if (i + 1 == count || chance < least) return i + 1;
+        position++;
+        next.tokens = tokens + i;
+        run_block(d, one, &next);
+        next.length++;
+        logits = b->logits;
+    }
+}
+
 // Cached rows `from` (n, ascending) go to the rows from `start` on, which lie in front of them.
 void move_rows(const Pass* p, int64_t layers, const int64_t* from, int64_t n, int64_t start) {
     const int64_t d = p->head_dim;
