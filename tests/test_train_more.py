@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from specdemo.__main__ import main
 from specdemo.train import corpus, tasks
@@ -105,6 +105,23 @@ def test_a_training_goes_on_from_a_published_head(
     # The first look at it sees what the last one saw of the head it goes on from (bf16 lies between).
     was, now = (torch.tensor(x[name], dtype=torch.float64) for x in (ended, began))
     torch.testing.assert_close(now, was, atol=0.03, rtol=0.0)
+
+
+def test_a_published_head_keeps_its_draft_vocabulary(folder: Path, tmp_path: Path) -> None:
+    common = ["--model", str(folder / "model"), "--device", "cpu", "--draft-vocab", "60"]
+    common += ["--corpus", str(folder / "corpus"), "--features", str(folder / "features")]
+    common += ["--tokens", "300"]
+    first, again = tmp_path / "first", tmp_path / "again"
+    assert main(["train", "eagle3", *common, "--out", str(tmp_path / "a"), "--export", str(first)]) == 0
+    tensors = load_file(first / "model.safetensors")
+    known = tensors["t2d"].roll(3)  # tokens of another corpus
+    kept = known.nonzero().flatten()
+    assert not torch.equal(known, tensors["t2d"])
+    tensors |= {"t2d": known, "d2t": (kept - torch.arange(len(kept))).to(tensors["d2t"].dtype)}
+    save_file(tensors, first / "model.safetensors")
+    how = ["--start", str(first), "--out", str(tmp_path / "b"), "--export", str(again)]
+    assert main(["train", "eagle3", *common, *how]) == 0
+    assert torch.equal(load_file(again / "model.safetensors")["t2d"], known)
 
 
 @pytest.mark.parametrize("kind", ["eagle3", "medusa", "draft-model"])

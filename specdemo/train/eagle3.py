@@ -93,8 +93,13 @@ class Trainer(Training):
         self.rows = self.head.lm_head.weight.detach().to(compute_dtype(device))  # frozen
 
     def _prepare(self, published: Path | None) -> None:
-        """Frozen head and warm start (overwritten when a checkpoint is resumed). The draft
-        vocabulary of a published head may be another one: its output rows are the target's."""
+        """Frozen head and warm start (overwritten when a checkpoint is resumed). A published head
+        keeps its draft vocabulary if it has the size that is asked for; another size is the corpus's
+        own, for the output rows are the target's."""
+        if published is not None:
+            offsets = load_file(published / "model.safetensors")["d2t"].long()
+            if len(offsets) == len(self.vocabulary):
+                self.vocabulary = offsets + torch.arange(len(offsets))
         with torch.no_grad():
             self.head.lm_head.weight.copy_(self.target_head[self.vocabulary])
         self.head.lm_head.weight.requires_grad_(False)
