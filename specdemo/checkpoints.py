@@ -51,6 +51,12 @@ def read(source: str, files: tuple[str, ...]) -> Checkpoint:
     return Checkpoint(name, config, _tensors(path, name))
 
 
+def draft_ids(offsets: Tensor) -> Tensor:
+    """The target's id of each token of a draft vocabulary, int64 ``[draft V]``, from the published
+    ``d2t`` ``[draft V]``, which holds each id less its place."""
+    return offsets.long() + torch.arange(len(offsets))
+
+
 def _folder(source: str) -> Path:
     if Path(source).is_dir():
         return Path(source)

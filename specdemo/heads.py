@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from . import checkpoints
@@ -98,7 +97,7 @@ def load_eagle3(source: str, target_name: str, shape: Shape) -> Eagle3Head:
     if offsets is not None:
         if offsets.shape[0] != size:
             raise found.refuse(f"d2t has {offsets.shape[0]} entries, its output head {size} rows")
-        ids = offsets.long() + torch.arange(size)
+        ids = checkpoints.draft_ids(offsets)
         if int(ids.min()) < 0 or int(ids.max()) >= shape.vocab:
             raise fit.error("a token with id", int(ids.max()), f"{shape.vocab} ids")
     elif size < vocab:
@@ -222,7 +221,7 @@ def load_medusa(source: str, target_name: str, shape: Shape) -> MedusaHeads:
     if not parts or sorted(parts) != list(range(len(parts))):
         raise found.refuse("its heads are not numbered from 0 without a gap")
     offsets = found.tensors.get("d2t")
-    ids = None if offsets is None else offsets.long() + torch.arange(offsets.shape[0])
+    ids = None if offsets is None else checkpoints.draft_ids(offsets)
     width = shape.vocab if ids is None else len(ids)
     if ids is not None and not 0 <= int(ids.min()) <= int(ids.max()) < shape.vocab:
         raise fit.error("a token with id", int(ids.max()), f"{shape.vocab} ids")

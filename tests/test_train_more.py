@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 from specdemo.__main__ import main
 from specdemo.train import corpus, tasks
@@ -122,6 +123,14 @@ def test_a_published_head_keeps_its_draft_vocabulary(folder: Path, tmp_path: Pat
     how = ["--start", str(first), "--out", str(tmp_path / "b"), "--export", str(again)]
     assert main(["train", "eagle3", *common, *how]) == 0
     assert torch.equal(load_file(again / "model.safetensors")["t2d"], known)
+    # Resumed, it has all it needs in its checkpoint, the vocabulary as well.
+    (first / "model.safetensors").unlink()
+    (again / "model.safetensors").unlink()
+    assert main(["train", "eagle3", *common, "--tokens", "600", *how]) == 0
+    made = load_file(again / "model.safetensors")
+    assert torch.equal(made["t2d"], known) and torch.equal(made["d2t"], tensors["d2t"])
+    rows = AutoModelForCausalLM.from_pretrained(folder / "model").get_output_embeddings().weight[kept]
+    assert torch.equal(made["lm_head.weight"], rows.detach().to(made["lm_head.weight"].dtype))
 
 
 @pytest.mark.parametrize("kind", ["eagle3", "medusa", "draft-model"])

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..checkpoints import draft_ids
 from .checkpoint import Averaged, Checkpoint
 from .data import FeatureStore, Sample, batches, draft_vocabulary
 from .eagle3_batch import Batch, make_batch
@@ -93,15 +94,7 @@ class Trainer(Training):
         self.rows = self.head.lm_head.weight.detach().to(compute_dtype(device))  # frozen
 
     def _prepare(self, published: Path | None) -> None:
-        """Frozen head and warm start (overwritten when a checkpoint is resumed). A published head
-        keeps its draft vocabulary if it has the size that is asked for; another size is the corpus's
-        own, for the output rows are the target's."""
-        if published is not None:
-            offsets = load_file(published / "model.safetensors")["d2t"].long()
-            if len(offsets) == len(self.vocabulary):
-                self.vocabulary = offsets + torch.arange(len(offsets))
-        with torch.no_grad():
-            self.head.lm_head.weight.copy_(self.target_head[self.vocabulary])
+        """Frozen head and warm start, unless a checkpoint is resumed, which holds them."""
         self.head.lm_head.weight.requires_grad_(False)
         if self.checkpoint.file.exists():
             return
@@ -111,6 +104,8 @@ class Trainer(Training):
         if published is not None:
             self._go_on_from(published)
             return
+        with torch.no_grad():
+            self.head.lm_head.weight.copy_(self.target_head[self.vocabulary])
         generator = torch.Generator().manual_seed(self.plan.seed)
         order = range(len(self.store.train))
         data, rows = [], 0
@@ -125,11 +120,15 @@ class Trainer(Training):
 
     @torch.no_grad()
     def _go_on_from(self, published: Path) -> None:
-        """Raises ``FileNotFoundError``, and ``RuntimeError`` for a head of other sizes."""
+        """Its draft vocabulary is kept if it has the size that is asked for; another size is the
+        corpus's own, for the output rows are the target's. Raises ``FileNotFoundError``;
+        ``RuntimeError`` or ``KeyError`` for a head of other sizes."""
         tensors = load_file(published / "model.safetensors")
-        kept = {n: t.float() for n, t in tensors.items() if n not in ("d2t", "t2d", "lm_head.weight")}
+        if len(tensors["d2t"]) == len(self.vocabulary):
+            self.vocabulary = draft_ids(tensors["d2t"])
+        kept = {n: t.float() for n, t in tensors.items() if n not in ("d2t", "t2d")}
         kept["fc.weight"] /= self.scale
-        self.head.load_state_dict({**kept, "lm_head.weight": self.head.lm_head.weight})
+        self.head.load_state_dict({**kept, "lm_head.weight": self.target_head[self.vocabulary]})
         self.checkpoint.log(event="goes on from a published head", plan=asdict(self.plan))
 
     def _batch(self, group: Sequence[Sample], steps: int, prompt_weight: float) -> Batch:

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..checkpoints import draft_ids
 from .checkpoint import Averaged, Checkpoint
 from .data import FeatureStore, Sample, batches, draft_vocabulary
 from .eagle3_init import Ridge
@@ -132,7 +133,7 @@ class Trainer(Training):
     def _go_on_from(self, published: Path) -> None:
         """Raises ``FileNotFoundError``; ``RuntimeError`` or ``KeyError`` for heads of other sizes."""
         tensors = load_file(published / "medusa_lm_head.safetensors")
-        self.vocabulary = tensors["d2t"] + torch.arange(len(tensors["d2t"]))
+        self.vocabulary = draft_ids(tensors["d2t"])
         self.rows = self.target_head[self.vocabulary.to(self.device)]
         for index in range(self.plan.heads):
             self.heads.weight[index].copy_(tensors[f"{index}.0.linear.weight"])
