@@ -185,11 +185,8 @@ def test_the_live_tab_and_the_header_work_by_keyboard(page: Page) -> None:
     with page.expect_download():
         page.keyboard.press("Enter")
     reach(page, "#do-open-file")
-    page.keyboard.press("Enter")
-    for _ in range(PATIENCE // 100):
-        if choosers:
-            break
-        page.wait_for_timeout(100)
+    with page.expect_file_chooser():
+        page.keyboard.press("Enter")
     assert len(choosers) == 1
     press(page, ".header .tools button:last-child", "Space")
     assert page.evaluate("document.documentElement.classList.contains('projector')")
