@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from browser import PATIENCE, Watch
 from hosted import Hosted, hosted
-from playwright.sync_api import Browser, FileChooser, Page, expect
+from playwright.sync_api import Browser, FileChooser, Page, Route, expect
 
 pytest_plugins = ("browser",)
 
@@ -239,6 +239,22 @@ def test_the_other_tabs_work_by_keyboard(page: Page) -> None:
     press(page, "#guess-verify-1", "Space")
     expect(page.locator("#lesson-verify .told")).to_contain_text("min(1, p/q)")
     assert page.evaluate("document.activeElement.id") == "guess-verify-1"
+
+
+def test_a_recording_that_comes_late_takes_no_focus_away(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/recordings/*.jsonl", lambda route: held.append(route))
+    go(page, "Learn")
+    reach(page, 'a[href="#lesson-verify"]')
+    figures = page.locator(".lesson-figure figcaption:not(:empty)")
+    before = figures.count()
+    assert held, "a lesson waits for its recording"
+    page.unroute("**/recordings/*.jsonl")  # lets those that are held go on
+    expect(page.locator(".lesson-figure figcaption:empty")).to_have_count(0)
+    assert figures.count() > before
+    assert page.evaluate("document.activeElement.hash") == "#lesson-verify"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "title-verify"
 
 
 def test_nothing_moves_for_who_wants_no_motion(served: Hosted, chromium: Browser) -> None:

@@ -25,36 +25,54 @@ export class Learn {
     root.classList.add("learn");
     this.root = root;
     this.guesses = new Map();
-    this.drawn = "";
+    this.language = "";
+    this.lessons = []; // per lesson: its places in the page and the state in which they were filled
   }
 
+  // The words stand for as long as the language does: a recording that arrives late fills its own lesson
+  // alone, so that no other link or button is taken from under a reader's finger.
   update() {
-    const pairs = LESSONS.map((lesson) => [lesson.recording, lesson.other].map((name) => (name ? recording(name, () => store.changed()) : null)));
-    const state = `${words.lang} ${Math.round(this.room() / 40)} ${pairs.map((pair) => pair.map((one) => (one === undefined ? "?" : one ? 1 : 0))).join()} ${[...this.guesses]}`;
-    if (state === this.drawn) return;
-    this.drawn = state;
+    if (words.lang !== this.language) this.build();
+    const room = this.room();
+    LESSONS.forEach((lesson, i) => this.fill(lesson, this.lessons[i], room));
+  }
+
+  build() {
+    this.language = words.lang;
     const focus = document.activeElement?.id;
+    this.lessons = LESSONS.map(() => ({ figure: h("figure", { class: "lesson-figure" }), question: h("div", {}), state: "" }));
     this.root.replaceChildren(
       h("nav", { class: "contents", "aria-label": t("learn_contents") }, h("ol", {}, ...LESSONS.map((lesson) => h("li", {}, h("a", { href: `#lesson-${lesson.name}`, onclick: (event) => goTo(event, lesson.name) }, t(`lesson_${lesson.name}`)))))),
-      ...LESSONS.map((lesson, i) => this.lesson(lesson, i + 1, ...pairs[i])),
+      ...LESSONS.map((lesson, i) => this.lesson(lesson, i + 1, this.lessons[i])),
       this.glossary(), this.sources());
-    if (focus) document.getElementById(focus)?.focus();
+    if (focus && this.root.contains(document.getElementById(focus))) document.getElementById(focus).focus();
   }
 
-  lesson(lesson, number, pair, other) {
-    const { name } = lesson;
-    const paragraphs = Array.from({ length: lesson.paragraphs }, (_, i) => h("p", {}, t(`lesson_${name}_${i + 1}`)));
+  lesson({ name, paragraphs }, number, { figure, question }) {
     return h("section", { class: "lesson", id: `lesson-${name}`, "aria-labelledby": `title-${name}` },
       h("h2", { id: `title-${name}`, tabindex: "-1" }, `${number} · ${t(`lesson_${name}`)}`),
       h("div", { class: "lesson-body" },
-        h("div", { class: "lesson-words" }, ...paragraphs),
-        h("figure", { class: "lesson-figure" }, this.figure(lesson, pair), h("figcaption", {}, pair ? this.caption(lesson, pair) : ""))),
-      this.question(lesson, pair, other));
+        h("div", { class: "lesson-words" }, ...Array.from({ length: paragraphs }, (_, i) => h("p", {}, t(`lesson_${name}_${i + 1}`)))),
+        figure),
+      question);
   }
 
-  figure(lesson, pair) {
+  fill(lesson, place, room) {
+    const [pair, other] = [lesson.recording, lesson.other].map((name) => (name ? recording(name, () => store.changed()) : null));
+    const state = `${Math.round(room / 40)} ${[pair, other].map((one) => (one === undefined ? "?" : one ? 1 : 0))} ${this.guesses.get(lesson.name)}`;
+    if (state === place.state) return;
+    place.state = state;
+    const focus = document.activeElement?.id;
+    place.figure.replaceChildren(this.figure(lesson, pair, room), h("figcaption", {}, pair ? this.caption(lesson, pair) : ""));
+    const question = this.question(lesson, pair, other);
+    place.question.replaceWith(question);
+    place.question = question;
+    if (focus && question.contains(document.getElementById(focus))) document.getElementById(focus).focus();
+  }
+
+  figure(lesson, pair, room) {
     if (pair === undefined) return h("p", { class: "hint" }, "…");
-    return (pair && lesson.figure(pair, this.room())) ?? h("p", { class: "hint" }, t("lesson_no_recording"));
+    return (pair && lesson.figure(pair, room)) ?? h("p", { class: "hint" }, t("lesson_no_recording"));
   }
 
   // Width of a figure: beside its words where there is room for both (views.css).

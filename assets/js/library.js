@@ -30,7 +30,9 @@ export function recording(name, ready) {
   loaded.set(name, undefined);
   texts(name).then(([main, plain]) => {
     loaded.set(name, main ? { main: fold(main, "main"), plain: plain ? fold(plain, "plain") : null } : null);
-    ready();
-  });
+  }).catch((fault) => {
+    console.error(fault);
+    loaded.set(name, null);
+  }).then(ready);
   return undefined;
 }
